@@ -1,0 +1,1 @@
+"""TrueCluster: one model over several ordinary machines. Plugin authors import ``truecluster.api``."""

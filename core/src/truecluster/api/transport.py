@@ -1,0 +1,108 @@
+"""How nodes talk: streams for control and weights, edges for steps.
+
+A transport moves bytes and never reads them: framing, limits, the proof of the key and what a header means are
+core's. A spec says which of the two a transport offers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import attrs
+
+if TYPE_CHECKING:
+    import torch
+    from anyio.abc import ByteStream, Listener
+
+    from .device import DeviceContext
+
+Read = Callable[[int], bytes]
+"""Exactly that many bytes. Raises `EdgeEnded` or `EdgeBroken`."""
+Write = Callable[[bytes], None]
+Place = Callable[[bytes], Sequence["torch.Tensor"]]
+"""Header → the tensors to fill, in order; core's. It raises, and the edge is then broken, if the header is wrong."""
+
+
+class StreamTransport(ABC):
+    """Async byte streams between a coordinator and its nodes."""
+
+    @abstractmethod
+    async def listen(self, host: str, port: int) -> Listener[ByteStream]:
+        """Bind now; port 0 takes a free one. Raises `AddressError` naming the address and the remedy."""
+
+    @abstractmethod
+    async def connect(self, host: str, port: int) -> ByteStream:
+        """Raises `AddressError` naming the address."""
+
+    @abstractmethod
+    def address(self, listener: Listener[ByteStream]) -> tuple[str, int]:
+        """Where ``listener`` can be reached."""
+
+
+@attrs.frozen(kw_only=True)
+class EdgeTerms:
+    """What core gives a transport for one edge.
+
+    ``edge`` is unique among all runs; ``host`` is the address to listen on and to be reached at; ``prove`` must be
+    the first use of a new connection on both sides, raises `HandshakeError` and takes ``dialer`` last; ``timeout``
+    bounds in seconds how long `open` waits for the peer, and how long a message that has begun may take.
+    """
+
+    edge: str
+    host: str
+    prove: Callable[[Read, Write, bool], None]
+    timeout: float = 60.0
+    max_header: int = 1 << 20
+
+
+class Edge(ABC):
+    """One end of a one-way path for steps, between two stages. Blocking; one thread sends or receives.
+
+    Ending is told apart: `EdgeClosed` by this side, `EdgeEnded` by the peer between messages, `EdgeBroken` inside
+    one or by a rule, `EdgeTimeout`.
+    """
+
+    @abstractmethod
+    def send(self, header: bytes, tensors: Sequence[torch.Tensor]) -> None:
+        """Send one message; returns when header and tensors (contiguous) may be reused."""
+
+    @abstractmethod
+    def recv(self, place: Place) -> bytes:
+        """Wait for a message without a deadline, fill what ``place(header)`` names, and return the header.
+
+        The payload's length must equal the bytes of the destinations, else `EdgeBroken`; nothing is allocated by a
+        length that the peer sent beyond ``terms.max_header``.
+        """
+
+    @abstractmethod
+    def abort(self) -> None:
+        """From any thread: make both ends' blocked calls raise at once. Safe to call twice, and after `close`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the edge after what was sent. Safe to call twice."""
+
+
+class EdgeTransport(ABC):
+    """Edges of one process. The consumer offers, the producer dials."""
+
+    @abstractmethod
+    def offer(self, terms: EdgeTerms) -> bytes:
+        """At the consumer: be ready for one producer; returns the one-time ticket (≤ 1 KiB) that lets it in."""
+
+    @abstractmethod
+    def open(
+        self, terms: EdgeTerms, ticket: bytes, role: Literal["producer", "consumer"], device: DeviceContext | None
+    ) -> Edge:
+        """Open this side's end; the consumer passes its own ticket.
+
+        A ticket is used up by the first producer that proves the key. Raises `EdgeTimeout` when the peer doesn't
+        come in time, `AddressError` when it can't be reached, `HandshakeError` when it isn't who it should be, and
+        `EdgeClosed` after `close`.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Withdraw every offer, make every waiting `open` raise, and free the listening port."""

@@ -1,0 +1,138 @@
+"""The reference kernel: every leaf in plain torch, for every format and device.
+
+It unpacks on each call, in tiles of rows, and never holds an unpacked matrix. It is row-local, not invariant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import torch
+from torch.nn import functional
+
+from truecluster.api import Description, Dtypes, Kernel, Packed, Slot, Target, WeightFormat
+
+from .descriptions import Attend, Embedding, Linear, Norm
+from .dtypes import torch_dtype
+from .state import PAGE, Batch, PagedState
+
+TILE_BYTES = 4 << 20
+"""Of unpacked fp32 rows: a tile stays in a CPU's cache."""
+
+
+@attrs.frozen(eq=False)
+class Handle:
+    """A packed tensor on its device, with the format that reads it."""
+
+    format: WeightFormat
+    packed: Packed
+
+    def whole(self) -> torch.Tensor:
+        """Unpacked, fp32: for vectors."""
+        return self.format.unpack(self.packed)
+
+
+class ReferenceKernel(Kernel):
+    """Accepts every leaf; always ranked below every other kernel."""
+
+    def accepts(self, description: Description, target: Target) -> bool:
+        return type(description) in BINDERS
+
+    def prepare(self, slot: Slot, packed: Packed, target: Target) -> Handle:
+        data = target.device.upload(packed.data)
+        return Handle(target.formats[slot.key], attrs.evolve(packed, data=data))
+
+    def bind(self, description: Description, handles: Mapping[str, Any], target: Target) -> Callable[..., Any]:
+        return BINDERS[type(description)](description, handles, target.dtypes)
+
+    def resident_bytes(self, format: WeightFormat, shape: tuple[int, ...]) -> int:
+        return format.wire_bytes(shape)
+
+
+def bind_linear(linear: Linear, handles: Mapping[str, Handle], dtypes: Dtypes) -> Callable[..., torch.Tensor]:
+    matrix = handles[linear.weight.key]
+    compute = torch_dtype(dtypes.compute)
+    bias = handles[linear.bias.key].whole().to(compute) if linear.bias else None
+    out, width = linear.weight.shape
+    tile = max(1, TILE_BYTES // (4 * width))
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        y = x.new_empty(x.shape[0], out, dtype=compute)
+        for start in range(0, out, tile):
+            rows = slice(start, min(start + tile, out))
+            y[:, rows] = functional.linear(x, matrix.format.rows(matrix.packed, rows).to(compute))
+        return y if bias is None else y + bias
+
+    return run
+
+
+def bind_norm(norm: Norm, handles: Mapping[str, Handle], dtypes: Dtypes) -> Callable[..., torch.Tensor]:
+    weight, compute = handles[norm.weight.key].whole(), torch_dtype(dtypes.compute)
+
+    def run(hidden: torch.Tensor) -> torch.Tensor:
+        wide = hidden.float()
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + norm.eps)
+        return (wide * scale * weight).to(compute)
+
+    return run
+
+
+def bind_embedding(
+    embedding: Embedding, handles: Mapping[str, Handle], dtypes: Dtypes
+) -> Callable[..., torch.Tensor]:
+    matrix, residual = handles[embedding.weight.key], torch_dtype(dtypes.residual)
+
+    def run(ids: torch.Tensor) -> torch.Tensor:
+        return matrix.format.rows(matrix.packed, ids.long()).to(residual)
+
+    return run
+
+
+def bind_attend(attend: Attend, handles: Mapping[str, Handle], dtypes: Dtypes) -> Callable[..., torch.Tensor]:
+    def run(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, batch: Batch, state: PagedState
+    ) -> torch.Tensor:
+        mixed = torch.empty_like(q)
+        for (first, count, position, _), pages in zip(batch.rows.tolist(), batch.pages, strict=True):
+            rows, end = slice(first, first + count), position + count
+            ids = pages[: -(-end // PAGE)].long().to(q.device)
+            where = torch.arange(position, end, device=q.device)
+            keys, values = (
+                _append_and_gather(state.arrays[name], ids, where, new[rows], end)
+                for name, new in (("k", k), ("v", v))
+            )
+            mixed[rows] = _softmax_mix(q[rows], keys, values, where, attend.scale, state.sliding)
+        return mixed
+
+    return run
+
+
+def _append_and_gather(
+    array: torch.Tensor, pages: torch.Tensor, where: torch.Tensor, new: torch.Tensor, end: int
+) -> torch.Tensor:
+    """Write ``new [count, …]`` at positions ``where`` and return all ``[end, …]``."""
+    array[pages[where // PAGE], where % PAGE] = new
+    return array[pages].flatten(0, 1)[:end]
+
+
+def _softmax_mix(
+    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, where: torch.Tensor, scale: float, sliding: int | None
+) -> torch.Tensor:
+    """``q [c, heads, dim]`` over ``keys``, ``values [end, kv_heads, dim]`` → ``[c, heads, dim]``."""
+    group = q.shape[1] // keys.shape[1]
+    keys, values = (x.float().repeat_interleave(group, dim=1).transpose(0, 1) for x in (keys, values))
+    scores = (q.float().transpose(0, 1) @ keys.transpose(1, 2)) * scale  # [heads, c, end]
+    distance = where[:, None] - torch.arange(keys.shape[1], device=q.device)
+    hidden = distance < 0 if sliding is None else (distance < 0) | (distance >= sliding)
+    weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
+    return (weights @ values).transpose(0, 1).to(q.dtype)
+
+
+BINDERS: dict[type, Callable[..., Callable[..., torch.Tensor]]] = {
+    Linear: bind_linear,
+    Norm: bind_norm,
+    Embedding: bind_embedding,
+    Attend: bind_attend,
+}

@@ -1,0 +1,203 @@
+"""What a stage keeps of its sequences, and the batch that a step becomes.
+
+The engine allocates pages and numbers sequences; a stage only obeys, and checks. Page ids are logical and run-wide:
+every stage uses its own physical page of the same id.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+
+import attrs
+import torch
+
+from truecluster.api import Paged, Recurrent, Rotary, State, StateError
+
+from .rotary import inverse_frequencies, tables
+
+PAGE = 32
+"""Tokens per page."""
+
+
+@attrs.frozen(eq=False)
+class Batch:
+    """One step's ragged group of sequences, as tensors.
+
+    ``rows [r, 4]`` int32 on the host: first token in the step, number of tokens, position of the first, sequence
+    slot; ``pages [r, p]`` int32 on the host: page ids in order, padded with -1; ``positions [n]`` int32 and
+    ``tables`` (rotary → cosine and sine ``[n, dim / 2]`` fp32) on the device.
+    """
+
+    rows: torch.Tensor
+    pages: torch.Tensor
+    positions: torch.Tensor
+    tables: Mapping[Rotary, tuple[torch.Tensor, torch.Tensor]]
+
+
+@attrs.frozen
+class Row:
+    """One sequence's share of a step: ``tokens`` of them, the first at ``position``."""
+
+    sequence: int
+    position: int
+    tokens: int
+
+
+class PagedState:
+    """Keys and values (or other arrays) of one layer: name → ``[pages, PAGE, *shape]`` in the compute dtype."""
+
+    def __init__(self, spec: Paged, pages: int, device: torch.device | str, dtype: torch.dtype) -> None:
+        self.sliding = spec.sliding
+        self.arrays = {
+            name: torch.zeros(pages, PAGE, *shape, device=device, dtype=dtype) for name, shape in spec.arrays.items()
+        }
+
+
+class RecurrentState:
+    """Fixed-size state of one layer: name → ``[slots, *shape]`` fp32, with snapshots to go back to."""
+
+    def __init__(self, spec: Recurrent, slots: int, device: torch.device | str) -> None:
+        self.depth = spec.snapshots
+        self.arrays = {name: torch.zeros(slots, *shape, device=device) for name, shape in spec.arrays.items()}
+        self._saved: dict[int, OrderedDict[int, dict[str, torch.Tensor]]] = {}
+
+    def clear(self, slot: int) -> None:
+        """Start a sequence."""
+        self._saved[slot] = OrderedDict()
+        for array in self.arrays.values():
+            array[slot].zero_()
+
+    def can_return(self, slot: int, position: int) -> bool:
+        """Whether `restore` would find the snapshot."""
+        return position in self._saved[slot]
+
+    def restore(self, slot: int, position: int) -> None:
+        """Go back to the snapshot taken when the sequence held ``position`` tokens."""
+        saved = self._saved[slot]
+        for name, value in saved[position].items():
+            self.arrays[name][slot].copy_(value)
+        for later in [at for at in saved if at > position]:
+            del saved[later]
+
+    def save(self, slot: int, position: int) -> None:
+        """Keep the state of now, dropping the oldest snapshot beyond the depth."""
+        if self.depth == 0:
+            return
+        saved = self._saved[slot]
+        saved[position] = {name: array[slot].clone() for name, array in self.arrays.items()}
+        while len(saved) > self.depth:
+            saved.popitem(last=False)
+
+
+@attrs.define
+class _Sequence:
+    slot: int
+    length: int
+    pages: list[int]
+
+
+class SequenceState:
+    """The sequences of one stage: which pages they have, how long they are, and the state of each layer."""
+
+    def __init__(
+        self,
+        states: Mapping[int, State],
+        rotaries: Sequence[Rotary],
+        *,
+        pages: int,
+        sequences: int,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.pages = pages
+        self._device = device
+        self._frequencies = {rotary: inverse_frequencies(rotary).to(device) for rotary in dict.fromkeys(rotaries)}
+        self.layers: dict[int, PagedState | RecurrentState] = {
+            layer: PagedState(spec, pages, device, dtype)
+            if isinstance(spec, Paged)
+            else RecurrentState(spec, sequences, device)
+            for layer, spec in states.items()
+        }
+        self._recurrent = {i: s for i, s in self.layers.items() if isinstance(s, RecurrentState)}
+        self._free_slots = list(range(sequences))[::-1]
+        self._sequences: dict[int, _Sequence] = {}
+
+    def open(self, sequence: int, length: int = 0) -> None:
+        """Start a sequence whose first pages, named later by `extend`, already hold ``length`` tokens."""
+        if sequence in self._sequences:
+            raise StateError(f"sequence {sequence} is open already")
+        if not self._free_slots:
+            raise StateError(f"sequence {sequence}: all {len(self._sequences)} sequence slots are taken")
+        if length and self._recurrent:
+            raise StateError(f"sequence {sequence}: layers {sorted(self._recurrent)} can't start from cached tokens")
+        slot = self._free_slots.pop()
+        for state in self._recurrent.values():
+            state.clear(slot)
+        self._sequences[sequence] = _Sequence(slot, length, [])
+
+    def extend(self, sequence: int, page: int) -> None:
+        """Give a sequence its next page."""
+        if not 0 <= page < self.pages:
+            raise StateError(f"sequence {sequence}: page {page} is outside 0..{self.pages - 1}")
+        self._find(sequence).pages.append(page)
+
+    def release(self, sequence: int) -> None:
+        """Forget a sequence; its pages are the engine's again."""
+        self._free_slots.append(self._find(sequence).slot)
+        del self._sequences[sequence]
+
+    def length(self, sequence: int) -> int:
+        """Tokens that a sequence holds."""
+        return self._find(sequence).length
+
+    def begin(self, rows: Sequence[Row]) -> Batch:
+        """Check a step, truncate where a row starts below its sequence's length, and lay out the batch."""
+        entries = [self._place(row) for row in rows]
+        first, table = 0, []
+        for row, entry in zip(rows, entries, strict=True):
+            table.append((first, row.tokens, row.position, entry.slot))
+            first += row.tokens
+        width = max((len(entry.pages) for entry in entries), default=0)
+        pages = [entry.pages + [-1] * (width - len(entry.pages)) for entry in entries]
+        positions = [row.position + i for row in rows for i in range(row.tokens)]
+        on_device = torch.tensor(positions, dtype=torch.int32).to(self._device)
+        return Batch(
+            rows=torch.tensor(table, dtype=torch.int32).view(-1, 4),
+            pages=torch.tensor(pages, dtype=torch.int32).view(len(rows), width),
+            positions=on_device,
+            tables={rotary: tables(f, on_device) for rotary, f in self._frequencies.items()},
+        )
+
+    def _place(self, row: Row) -> _Sequence:
+        entry = self._find(row.sequence)
+        if row.position > entry.length:
+            raise StateError(
+                f"sequence {row.sequence}: a row at position {row.position} leaves a gap, {entry.length} tokens are held"
+            )
+        if row.position + row.tokens > len(entry.pages) * PAGE:
+            raise StateError(
+                f"sequence {row.sequence}: tokens up to {row.position + row.tokens} don't fit its {len(entry.pages)} pages"
+            )
+        if row.position < entry.length:
+            self._truncate(row, entry)
+        for state in self._recurrent.values():
+            state.save(entry.slot, row.position)
+        entry.length = row.position + row.tokens
+        return entry
+
+    def _truncate(self, row: Row, entry: _Sequence) -> None:
+        stuck = [i for i, state in self._recurrent.items() if not state.can_return(entry.slot, row.position)]
+        if stuck:
+            raise StateError(
+                f"sequence {row.sequence}: recurrent layers {stuck} can't be truncated to {row.position} tokens "
+                "without a snapshot there; run the sequence again from its start"
+            )
+        for state in self._recurrent.values():
+            state.restore(entry.slot, row.position)
+
+    def _find(self, sequence: int) -> _Sequence:
+        try:
+            return self._sequences[sequence]
+        except KeyError:
+            raise StateError(f"sequence {sequence} is not open") from None
