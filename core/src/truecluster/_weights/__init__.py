@@ -1,0 +1,1 @@
+"""From a model reference to packed, content-addressed units. Knows no sockets."""

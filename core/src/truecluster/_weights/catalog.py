@@ -1,0 +1,109 @@
+"""A model's units under one recipe: which format each slot has, its bytes, its hash, and the packed bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+
+import attrs
+import torch
+
+from truecluster._registry import Registry
+from truecluster.api import CheckpointError, Packed, QuantizerSpec, Slot, WeightFormat
+
+from .binding import BoundModel
+from .store import Store
+from .transforms import apply
+
+KEEP = "keep"
+PLAIN = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+"""Formats whose bytes a quantizer can read as they are, without an fp32 copy of the whole tensor."""
+
+
+@attrs.frozen(kw_only=True)
+class Unit:
+    """One slot's tensor in one format: what is hashed, stored and sent."""
+
+    slot: Slot
+    format: str
+    digest: str
+    nbytes: int
+
+
+class Catalog:
+    """Packs what isn't known yet, once, into the store; remembers across processes what was packed."""
+
+    def __init__(self, model: BoundModel, recipe: QuantizerSpec, registry: Registry, store: Store) -> None:
+        self.model = model
+        self.store = store
+        self._recipe = recipe
+        self._registry = registry
+        self._source = hashlib.sha256(model.checkpoint.identity.encode()).hexdigest()
+        self._known = store.known(self._source)
+
+    def format(self, slot: Slot) -> WeightFormat:
+        """The format that the recipe gives the slot. Raises `PluginError` where no plugin has it."""
+        wanted = self._recipe.roles.get(slot.role.value, KEEP)
+        own = self.model.checkpoint.tensors[self.model.sources[slot.key].tensor].format
+        return self._registry.format(own if wanted == KEEP else wanted)
+
+    def nbytes(self, slot: Slot) -> int:
+        """Packed bytes, without packing."""
+        return self.format(slot).wire_bytes(slot.shape)
+
+    def known(self, slot: Slot) -> tuple[str, int] | None:
+        """Content hash and bytes of a slot that was packed before, here or in an earlier process."""
+        return self._known.get(self._recipe_key(slot))
+
+    def unit(self, slot: Slot) -> Unit:
+        """The unit with its hash; packs the slot if it never was."""
+        digest, nbytes = self.known(slot) or self._pack_and_remember(slot)
+        return Unit(slot=slot, format=self.format(slot).id, digest=digest, nbytes=nbytes)
+
+    def units(self, slots: Iterable[Slot], progress: Callable[[Slot], None] = lambda slot: None) -> list[Unit]:
+        """The units of ``slots``, each once; ``progress`` is called before each."""
+        found = []
+        for slot in dict.fromkeys(slots):
+            progress(slot)
+            found.append(self.unit(slot))
+        return found
+
+    def read(self, unit: Unit) -> Packed:
+        """Packed bytes from the store, packed again if they are gone or damaged."""
+        data = self.store.read(unit.digest)
+        if data is None:
+            self._pack_and_remember(unit.slot)
+            data = self.store.read(unit.digest)
+        if data is None:
+            raise CheckpointError(f"{self.model.checkpoint.name}: the model's files changed while it was in use")
+        return Packed(unit.format, unit.slot.shape, data)
+
+    def _pack_and_remember(self, slot: Slot) -> tuple[str, int]:
+        packed = self._pack(slot)
+        entry = (self.store.write(packed.data), packed.data.numel())
+        self._known[self._recipe_key(slot)] = entry
+        self.store.remember(self._source, {self._recipe_key(slot): entry})
+        return entry
+
+    def _pack(self, slot: Slot) -> Packed:
+        source = self.model.sources[slot.key]
+        packed = self.model.checkpoint.read(source.tensor)
+        for transform in source.transforms:
+            packed = apply(transform, packed, self._registry.format(packed.format), self.model.raw)
+        target = self.format(slot)
+        if packed.format == target.id:
+            return packed
+        try:
+            return target.pack(self._values(packed))
+        except CheckpointError as error:
+            raise CheckpointError(f"{source.tensor}: {error}") from error
+
+    def _values(self, packed: Packed) -> torch.Tensor:
+        if packed.format in PLAIN:
+            return packed.data.view(PLAIN[packed.format]).view(packed.shape)
+        return self._registry.format(packed.format).unpack(packed)
+
+    def _recipe_key(self, slot: Slot) -> str:
+        source = self.model.sources[slot.key]
+        facts = (source.tensor, source.transforms, self.format(slot).id, None)
+        return hashlib.sha256(repr(facts).encode()).hexdigest()

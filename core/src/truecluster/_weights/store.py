@@ -1,0 +1,134 @@
+"""Packed bytes on disk by content hash: one store per user and machine, shared by every process.
+
+    objects/ab/abcdef…    the bytes whose sha256 is the name
+    manifests/SOURCE      recipe key → content hash and bytes, a JSON line each, appended
+
+An object is written aside, hashed while it is written, and renamed into place; nothing is synced to disk, since a
+damaged object is found when it is read and made or fetched again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+import torch
+
+from truecluster.api import NodeError
+
+HASH_STEP = 1 << 24
+
+
+def default_root() -> Path:
+    """The user's cache folder for packed weights."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "truecluster" / "weights"
+
+
+class ObjectWriter:
+    """Receives one object's bytes; `commit` checks the hash and makes it visible, leaving the block without does not."""
+
+    def __init__(self, objects: Path) -> None:
+        self._objects = objects
+        self._file = tempfile.NamedTemporaryFile(dir=objects, prefix=".part-", delete=False)
+        self._digest = hashlib.sha256()
+
+    def write(self, data: memoryview | bytes) -> None:
+        """Append bytes."""
+        self._digest.update(data)
+        self._file.write(data)
+
+    def commit(self, expected: str | None = None) -> str:
+        """The content hash. Raises `NodeError` where it isn't ``expected``."""
+        self._file.close()
+        found = self._digest.hexdigest()
+        if expected is not None and found != expected:
+            raise NodeError(f"weights arrived damaged: {expected[:12]}… was announced, {found[:12]}… came; start again")
+        place = self._objects / found[:2] / found
+        place.parent.mkdir(exist_ok=True)
+        os.replace(self._file.name, place)
+        return found
+
+    def __enter__(self) -> ObjectWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
+        Path(self._file.name).unlink(missing_ok=True)
+
+
+class Store:
+    """Raises `NodeError` naming the folder where it can't be written."""
+
+    def __init__(self, root: Path) -> None:
+        self._objects, self._manifests = root / "objects", root / "manifests"
+        try:
+            self._objects.mkdir(parents=True, exist_ok=True)
+            self._manifests.mkdir(exist_ok=True)
+        except OSError as error:
+            raise NodeError(f"work folder {root} can't be used: {error.strerror}; choose one with --work-dir") from None
+
+    def has(self, digest: str) -> bool:
+        """Whether the object is there; `read` may still find it damaged."""
+        return self._place(digest).exists()
+
+    def read(self, digest: str) -> torch.Tensor | None:
+        """The object's bytes, mapped, flat uint8, after checking their hash; ``None`` if absent or damaged."""
+        try:
+            with self._place(digest).open("rb") as file:
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        except (FileNotFoundError, ValueError):
+            return None
+        if _sha256(mapped) != digest:
+            self._place(digest).unlink(missing_ok=True)
+            return None
+        return torch.frombuffer(mapped, dtype=torch.uint8)
+
+    def write(self, data: torch.Tensor) -> str:
+        """Store flat uint8 bytes; returns their content hash."""
+        with self.writer() as writer:
+            writer.write(memoryview(data.numpy()))
+            return writer.commit()
+
+    def writer(self) -> ObjectWriter:
+        """For bytes that arrive in pieces."""
+        return ObjectWriter(self._objects)
+
+    def known(self, source: str) -> dict[str, tuple[str, int]]:
+        """What was packed from a source before: recipe key → (content hash, bytes)."""
+        try:
+            lines = (self._manifests / source).read_text().splitlines()
+        except FileNotFoundError:
+            return {}
+        return dict(_entries(lines))
+
+    def remember(self, source: str, entries: Mapping[str, tuple[str, int]]) -> None:
+        """Add to what `known` returns."""
+        with (self._manifests / source).open("a") as file:
+            file.writelines(json.dumps([key, digest, size]) + "\n" for key, (digest, size) in entries.items())
+
+    def _place(self, digest: str) -> Path:
+        return self._objects / digest[:2] / digest
+
+
+def _entries(lines: Iterable[str]) -> Iterable[tuple[str, tuple[str, int]]]:
+    for line in lines:
+        try:
+            key, digest, size = json.loads(line)
+        except ValueError:
+            continue  # a line that a crash cut short: its unit is packed again
+        yield key, (digest, size)
+
+
+def _sha256(mapped: mmap.mmap) -> str:
+    digest = hashlib.sha256()
+    with memoryview(mapped) as view:
+        for start in range(0, len(view), HASH_STEP):
+            digest.update(view[start : start + HASH_STEP])
+    return digest.hexdigest()
