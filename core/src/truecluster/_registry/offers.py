@@ -12,7 +12,7 @@ from truecluster.api import PluginError, QuantizerSpec, Spec
 from .kinds import KINDS, AnySpec
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Offer:
     """A spec and the distribution that makes it."""
 

@@ -84,7 +84,9 @@ class Registry:
         that isn't one of ours, or a spec written for another interface number.
         """
         if self._manager.is_registered(plugin):
-            raise PluginError(f"{distribution} {version} names the same module as another plugin; uninstall one of them")
+            raise PluginError(
+                f"{distribution} {version} names the same module as another plugin; uninstall one of them"
+            )
         try:
             self._manager.register(plugin)
             self._manager.check_pending()
