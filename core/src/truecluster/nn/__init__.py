@@ -1,6 +1,7 @@
 """Networks as data, their reference forward, and how they are lowered. Knows no network (of machines)."""
 
 from .conventions import GGUF_SLOTS, HUGGINGFACE_SLOTS, DecoderConfig, decoder_fields, gguf_keys
+from .decoder import decoder_attention, decoder_embedding, decoder_head, decoder_mlp, decoder_norm
 from .descriptions import (
     Attend,
     Attention,
@@ -19,30 +20,34 @@ from .rotary import inverse_frequencies, rotate, tables
 from .state import PAGE, Batch, PagedState, RecurrentState, Row, SequenceState
 
 __all__ = [
+    "GGUF_SLOTS",
+    "HUGGINGFACE_SLOTS",
+    "PAGE",
+    "REFERENCE",
     "Attend",
     "Attention",
     "Batch",
     "DecoderBlock",
-    "Embedding",
-
     "DecoderConfig",
-    "GGUF_SLOTS",
+    "Embedding",
     "GatedMLP",
-    "HUGGINGFACE_SLOTS",
     "LanguageHead",
     "Linear",
     "Linears",
     "Lowering",
     "Norm",
-    "PAGE",
     "PagedState",
-    "REFERENCE",
     "RankedKernel",
     "RecurrentState",
     "ReferenceKernel",
     "Row",
     "SequenceState",
+    "decoder_attention",
+    "decoder_embedding",
     "decoder_fields",
+    "decoder_head",
+    "decoder_mlp",
+    "decoder_norm",
     "gguf_keys",
     "inverse_frequencies",
     "rotate",

@@ -12,6 +12,8 @@ import attrs
 
 from truecluster.api import CheckpointError, DType, ModelConfig, Rotary
 
+from .rotary import inverse_frequencies
+
 HUGGINGFACE_SLOTS: Mapping[str, str] = {
     "embed.tokens": "model.embed_tokens",
     "block.*.attention_norm": "model.layers.*.input_layernorm",
@@ -170,4 +172,6 @@ def _rotary(raw: Mapping[str, Any], head_dim: int) -> Rotary:
     if rope.get("partial_rotary_factor", raw.get("partial_rotary_factor")) not in (None, 1, 1.0):
         raise CheckpointError("config: partial_rotary_factor other than 1 is not supported")
     numbers = {k: float(v) for k, v in rope.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
-    return Rotary(head_dim, theta, kind, tuple(sorted(numbers.items())) if kind != "default" else ())
+    rotary = Rotary(head_dim, theta, kind, tuple(sorted(numbers.items())) if kind != "default" else ())
+    inverse_frequencies(rotary)  # refuses a rule that isn't supported before any weight is read
+    return rotary

@@ -14,7 +14,7 @@ from truecluster.api import CheckpointError, Rotary
 
 
 def inverse_frequencies(rotary: Rotary) -> torch.Tensor:
-    """``[dim / 2]`` fp32, radians per position."""
+    """``[dim / 2]`` fp32, radians per position. Raises `CheckpointError` for a rule or number that isn't known."""
     exponents = torch.arange(0, rotary.dim, 2, dtype=torch.float32) / rotary.dim
     plain = 1.0 / rotary.theta**exponents
     try:
@@ -22,7 +22,10 @@ def inverse_frequencies(rotary: Rotary) -> torch.Tensor:
     except KeyError:
         known = ", ".join(RULES)
         raise CheckpointError(f"rope_type {rotary.scaling!r} is not supported; supported: {known}") from None
-    return rule(plain, dict(rotary.parameters))
+    try:
+        return rule(plain, dict(rotary.parameters))
+    except KeyError as missing:
+        raise CheckpointError(f"rope_type {rotary.scaling!r} needs {missing}, which the config lacks") from None
 
 
 def _default(plain: torch.Tensor, parameters: Mapping[str, float]) -> torch.Tensor:
