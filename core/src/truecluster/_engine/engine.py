@@ -1,0 +1,140 @@
+"""The engine: takes requests from any thread, drives runs in its own, and outlives them."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from truecluster._pipeline.run import Run
+from truecluster._pipeline.sampler import SampleParams
+from truecluster.api import TrueClusterError
+
+from .requests import OnEvent, Request
+from .scheduler import Scheduler, Sequence
+
+
+class RunFactory(Protocol):
+    """Where runs come from. Called on the engine's thread; both may block."""
+
+    def create(self) -> Run | None:
+        """A run that is ready, or ``None`` once the engine is to stop. Raises when there will be none."""
+
+    def release(self, run: Run) -> None:
+        """Tear a run down that has ended; returns when its threads and memory are free."""
+
+
+class Handle:
+    """A submitted request."""
+
+    def __init__(self, sequence: Sequence, wake: Callable[[], None]) -> None:
+        self._sequence = sequence
+        self._wake = wake
+
+    def cancel(self) -> None:
+        """From any thread, any number of times: the request ends with ``cancelled`` unless it has ended."""
+        self._sequence.cancelled = True
+        self._wake()
+
+
+class Engine:
+    """Start it, submit, stop it. After `failure` is set nothing is taken any more."""
+
+    def __init__(self, factory: RunFactory) -> None:
+        self.failure: TrueClusterError | None = None
+        self._factory = factory
+        self._changed = threading.Condition()
+        self._arrived: deque[Sequence] = deque()
+        self._stopping = False
+        self._run: Run | None = None
+        self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """Cancel what is under way and wait for the thread (seconds). The factory must stop by itself."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._run is not None:
+            self._run.complete()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    @property
+    def ready(self) -> bool:
+        """Whether a run is there to serve requests."""
+        return self._run is not None
+
+    def submit(self, request: Request, on_event: OnEvent) -> Handle:
+        """Queue a request; it waits for a run if there is none. Events come on the engine's thread."""
+        sampling = request.sampling
+        seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
+        params = SampleParams(temperature=sampling.temperature, top_p=sampling.top_p, seed=seed)
+        sequence = Sequence(request, params, on_event, list(request.prompt))
+        with self._changed:
+            if request.max_tokens == 0:
+                sequence.finish("length")
+            elif self._stopping or self.failure:
+                sequence.finish("error", str(self.failure or "the engine has stopped"))
+            else:
+                self._arrived.append(sequence)
+                self._changed.notify_all()
+        return Handle(sequence, self._wake)
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        try:
+            while not self._stopping and (run := self._factory.create()) is not None:
+                self._run = run
+                self._serve(run)
+        except TrueClusterError as error:
+            self.failure = error
+        except Exception as error:
+            self.failure = TrueClusterError(f"the engine failed: {type(error).__name__}: {error}")
+            raise
+        finally:
+            with self._changed:
+                self._stopping = True
+                for sequence in self._arrived:
+                    sequence.finish("error", str(self.failure or "the engine has stopped"))
+
+    def _serve(self, run: Run) -> None:
+        """Drive a run until it ends, then finish what it leaves."""
+        scheduler = Scheduler(run.capacity, run.update)
+        run.when_ended(self._wake)
+        try:
+            while self._take(run, scheduler):
+                self._advance(run, scheduler)
+        except TrueClusterError as error:
+            run.fault(error)
+        finally:
+            run.complete()
+            self._run = None
+            self._factory.release(run)
+            scheduler.fail(str(run.failure or "the engine has stopped"))
+            with self._changed:
+                self._arrived.extendleft(reversed(scheduler.waiting))
+
+    def _take(self, run: Run, scheduler: Scheduler) -> bool:
+        """Move arrivals over, waiting for some while there is nothing to do; ``False`` when it is time to stop."""
+        with self._changed:
+            if scheduler.idle:
+                self._changed.wait_for(lambda: self._arrived or self._stopping or run.ended)
+            scheduler.waiting.extend(self._arrived)
+            self._arrived.clear()
+            return not (self._stopping or run.ended)
+
+    def _advance(self, run: Run, scheduler: Scheduler) -> None:
+        """Send a step if there is one to send and credit for it, else wait for an answer."""
+        step = scheduler.next_step() if run.in_flight < run.plan.depth else None
+        if step is not None:
+            run.send(step)
+        elif run.in_flight:
+            scheduler.answered(run.receive())

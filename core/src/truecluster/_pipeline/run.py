@@ -1,0 +1,148 @@
+"""The engine's end of a run: steps go in at the first stage, one answer each comes back from the last."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import attrs
+import torch
+
+from truecluster._plan import RunPlan
+from truecluster._wire.steps import Kind, Opened, Page, Row, StepHeader, StepLimits, decode, encode
+from truecluster.api import Edge, EdgeBroken, NodeError, TransportError, TrueClusterError
+
+from .machines import RUN, Machine, RunState
+from .stage import SampleUpdate
+
+
+@attrs.frozen(kw_only=True)
+class Step:
+    """One pass of a ragged group: ``ids`` are the tokens of ``rows``, one after another."""
+
+    rows: tuple[Row, ...]
+    ids: Sequence[int]
+    opened: tuple[Opened, ...] = ()
+    pages: tuple[Page, ...] = ()
+    released: tuple[int, ...] = ()
+    prefill: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Capacity:
+    """What all stages together can hold: the least of them."""
+
+    pages: int
+    sequences: int
+    max_tokens: int
+    context: int
+
+
+class Run:
+    """One provisioned pipeline. The engine's thread sends and receives; any thread may report a fault.
+
+    ``update`` carries sampling parameters to the head's stage. A run has exactly one outcome: completed or faulted.
+    """
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        capacity: Capacity,
+        to_first: Edge,
+        from_last: Edge,
+        update: Callable[[SampleUpdate], None],
+    ) -> None:
+        self.plan = plan
+        self.capacity = capacity
+        self.update = update
+        self.machine = Machine(RUN, RunState.PLANNING)
+        for state in (RunState.PROVISIONING, RunState.WAITING_READY, RunState.RUNNING):
+            self.machine.to(state)
+        self.in_flight = 0
+        self._to_first = to_first
+        self._from_last = from_last
+        self._sent = 0
+        self._answered = 0
+        self._fault: TrueClusterError | None = None
+        self._ended = threading.Event()
+        self._when_ended: Callable[[], None] = lambda: None
+        self._ids = torch.empty(capacity.max_tokens, dtype=torch.int32)
+
+    def send(self, step: Step) -> None:
+        """Inject a step. Raises the run's fault."""
+        assert self.in_flight < self.plan.depth, "a step was sent without credit"
+        header = StepHeader(
+            kind=Kind.RUN_PREFILL if step.prefill else Kind.RUN_DECODE,
+            run=self.plan.run,
+            step=self._sent,
+            count=len(step.ids),
+            rows=step.rows,
+            opened=step.opened,
+            pages=step.pages,
+            released=step.released,
+        )
+        try:
+            self._to_first.send(encode(header), [torch.tensor(step.ids, dtype=torch.int32)])
+        except TransportError as error:
+            raise self.fault(error) from error
+        self._sent += 1
+        self.in_flight += 1
+
+    def receive(self) -> list[int]:
+        """Wait for the next answer: a token per wanted logit row, in the order of the step's rows."""
+        header: StepHeader | None = None
+
+        def place(data: bytes) -> Sequence[torch.Tensor]:
+            nonlocal header
+            header = decode(data, StepLimits(rows=2 * self.capacity.sequences, tokens=self.capacity.max_tokens))
+            if (header.kind, header.run, header.step) != (Kind.TOKEN, self.plan.run, self._answered):
+                raise EdgeBroken(f"answer {header.step} of run {header.run} came, {self._answered} is next")
+            return [self._ids[: header.count]]
+
+        try:
+            self._from_last.recv(place)
+        except TransportError as error:
+            raise self.fault(error) from error
+        assert header is not None
+        self._answered += 1
+        self.in_flight -= 1
+        return self._ids[: header.count].tolist()
+
+    def fault(self, reason: TrueClusterError) -> TrueClusterError:
+        """End the run for ``reason``, unless it has ended; returns what it ended for. From any thread.
+
+        An edge that breaks is often noticed before the node's own word of why; that word replaces it.
+        """
+        if self.machine.try_to(RunState.FAULTED):
+            self._fault = reason
+            self._end()
+        elif isinstance(self._fault, TransportError) and not isinstance(reason, TransportError):
+            self._fault = reason
+        return self._fault or NodeError("the run has ended")
+
+    def complete(self) -> None:
+        """End the run since nothing more is asked of it."""
+        if self.machine.try_to(RunState.COMPLETED):
+            self._end()
+
+    @property
+    def failure(self) -> TrueClusterError | None:
+        """Why the run faulted."""
+        return self._fault
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has its outcome."""
+        return self._ended.is_set()
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Call once the run has its outcome, from whatever thread ends it; at once if it has."""
+        self._when_ended = call
+        if self.ended:
+            call()
+
+    def _end(self) -> None:
+        self._ended.set()
+        self._when_ended()
+        self._to_first.abort()
+        self._from_last.abort()

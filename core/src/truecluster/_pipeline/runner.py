@@ -1,0 +1,125 @@
+"""A stage's thread: receive, compute, send. No event loop is crossed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import attrs
+import torch
+
+from truecluster._wire.steps import Kind, StepHeader, StepLimits, decode, encode
+from truecluster.api import DType, Edge, EdgeBroken, EdgeClosed, EdgeEnded, NodeError, TrueClusterError
+
+from .machines import STAGE, Machine, StageState
+from .stage import Stage, StageShape, answer, payload_dtype
+
+LOG = logging.getLogger(__name__)
+
+
+@attrs.define
+class Progress:
+    """What a heartbeat says: the last finished step, and since when the stage works on the next."""
+
+    finished_step: int = -1
+    busy_since: float | None = None
+
+
+class StageRunner:
+    """Owns a stage and its two edges until it stops.
+
+    ``on_fault`` is called from the stage's thread, once, unless the edges were closed by `stop`.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        run: int,
+        inbound: Edge,
+        outbound: Edge,
+        on_fault: Callable[[TrueClusterError], None],
+    ) -> None:
+        self.progress = Progress()
+        self.machine = Machine(STAGE, StageState.READY)
+        self._stage = stage
+        self._run = run
+        self._inbound = inbound
+        self._outbound = outbound
+        self._on_fault = on_fault
+        self._next = 0
+        self._header: StepHeader | None = None
+        shape = stage.shape
+        self._limits = StepLimits(rows=2 * shape.sequences, tokens=shape.max_tokens)
+        rows = (shape.max_tokens,) if shape.takes_ids else (shape.max_tokens, shape.hidden)
+        self._buffer = torch.empty(rows, dtype=payload_dtype(shape))
+        self._thread = threading.Thread(target=self._work, name=f"stage {shape.span}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float) -> bool:
+        """End the edges and wait for the thread; says whether it ended in time (seconds)."""
+        self.machine.try_to(StageState.STOPPING)
+        self._inbound.abort()
+        self._outbound.abort()
+        self._thread.join(timeout)
+        return not self._thread.is_alive() and self.machine.try_to(StageState.STOPPED)
+
+    def _work(self) -> None:
+        try:
+            with self._stage.device.scope():
+                while True:
+                    self._step()
+        except Exception as error:  # whatever it is, the run must learn of it
+            self._end(error)
+
+    def _step(self) -> None:
+        self._inbound.recv(self._place)
+        header = self._header
+        assert header is not None
+        self.machine.try_to(StageState.EXECUTING)
+        self.progress.busy_since = time.monotonic()
+        result = self._stage.execute(header, self._buffer[: header.count])
+        self._outbound.send(encode(answer(self._stage.shape, header, result)), [result])
+        self.progress.busy_since = None
+        self.progress.finished_step = header.step
+        self.machine.try_to(StageState.READY)
+
+    def _place(self, data: bytes) -> Sequence[torch.Tensor]:
+        header = decode(data, self._limits)
+        if header.run != self._run:
+            raise EdgeBroken(f"a step of run {header.run} came to a stage of run {self._run}")
+        if header.step != self._next:
+            raise EdgeBroken(f"step {header.step} came, step {self._next} is next")
+        _check_payload(self._stage.shape, header)
+        self._next += 1
+        self._header = header
+        return [self._buffer[: header.count]]
+
+    def _end(self, error: Exception) -> None:
+        stopping = self.machine.state in (StageState.STOPPING, StageState.STOPPED)
+        if stopping and isinstance(error, (EdgeClosed, EdgeEnded)):
+            return
+        if self.machine.try_to(StageState.FAULTED):
+            self._on_fault(error if isinstance(error, TrueClusterError) else _unexpected(error, self._stage))
+
+
+def _unexpected(error: Exception, stage: Stage) -> NodeError:
+    LOG.error("stage %s failed", stage.shape.span, exc_info=error)
+    return NodeError(f"stage {stage.shape.span} failed: {type(error).__name__}: {error}")
+
+
+def _check_payload(shape: StageShape, header: StepHeader) -> None:
+    """What comes in must be what the plan says that the stage before sends."""
+    kinds = (Kind.HIDDEN_STATE,) if shape.takes_picked else (Kind.RUN_PREFILL, Kind.RUN_DECODE)
+    due = (0, DType.INT32) if shape.takes_ids else (shape.hidden, shape.residual)
+    if header.kind not in kinds or (header.width, header.dtype) != due:
+        raise EdgeBroken(
+            f"a {header.kind.name} of width {header.width} in {header.dtype.value} came to stage {shape.span}, "
+            f"which takes {kinds[0].name} of width {due[0]} in {due[1].value}"
+        )
+    furthest = max((row.position + row.n_tokens for row in header.rows), default=0)
+    if furthest > shape.context:
+        raise EdgeBroken(f"a step reaches position {furthest}, the model's context is {shape.context} tokens")

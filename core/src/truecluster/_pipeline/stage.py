@@ -1,0 +1,172 @@
+"""A stage: a span's lowered network with its sequence state, and one step through it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import torch
+
+from truecluster._wire.steps import Kind, StepHeader
+from truecluster.api import DeviceContext, DType, EdgeTimeout, Span
+from truecluster.nn import Row, SequenceState, torch_dtype
+
+from .sampler import SampleParams, sample
+
+
+@attrs.frozen(kw_only=True)
+class SampleUpdate:
+    """Sampling parameters of a sequence; ``number`` counts a run's updates from 1, in order."""
+
+    number: int
+    sequence: int
+    params: SampleParams
+
+
+class SampleTable:
+    """What the head knows of each sequence's sampling. Updates come from another thread than steps do."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._changed = threading.Condition()
+        self._applied = 0
+        self._params: dict[int, SampleParams] = {}
+
+    def apply(self, update: SampleUpdate) -> None:
+        """Take an update; they arrive in the order of their numbers."""
+        with self._changed:
+            self._params[update.sequence] = update.params
+            self._applied = update.number
+            self._changed.notify_all()
+
+    def params(self, sequence: int, number: int) -> SampleParams:
+        """The sequence's parameters once update ``number`` is applied. Raises `EdgeTimeout` if it doesn't come."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._applied >= number, self._timeout):
+                raise EdgeTimeout(f"sampling update {number} didn't arrive within {self._timeout:g} s")
+            return self._params.get(sequence, SampleParams())
+
+    def forget(self, sequence: int) -> None:
+        with self._changed:
+            self._params.pop(sequence, None)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class StageShape:
+    """What a stage takes and gives: known from the plan, checked against every header."""
+
+    span: Span
+    layers: int
+    hidden: int
+    vocab: int
+    context: int
+    residual: DType
+    max_tokens: int
+    sequences: int
+
+    @property
+    def takes_ids(self) -> bool:
+        return self.span.embed
+
+    @property
+    def takes_picked(self) -> bool:
+        """Whether only the rows that need logits come in (a head on its own)."""
+        return self.span.start == self.layers and not self.span.embed
+
+    @property
+    def gives_picked(self) -> bool:
+        """Whether only the rows that need logits go out."""
+        return self.span.stop == self.layers
+
+    @property
+    def gives_tokens(self) -> bool:
+        return self.span.head
+
+
+class Stage:
+    """Runs steps, one at a time, in whatever thread calls `execute`."""
+
+    def __init__(
+        self,
+        shape: StageShape,
+        parts: Sequence[Callable[..., Any]],
+        state: SequenceState,
+        device: DeviceContext,
+        samples: SampleTable,
+    ) -> None:
+        self.shape = shape
+        self.state = state
+        self.device = device
+        self.samples = samples
+        rest = list(parts)
+        self._embed = rest.pop(0) if shape.span.embed else None
+        self._head = rest.pop() if shape.span.head else None
+        self._blocks = [(block, state.layers[layer]) for layer, block in enumerate(rest, shape.span.start)]
+
+    def execute(self, header: StepHeader, payload: torch.Tensor) -> torch.Tensor:
+        """One step: ids or hidden rows in, hidden rows or token ids out, on the host.
+
+        Raises `StateError` where the step contradicts the state, `EdgeTimeout` where its sampling update is missing.
+        """
+        self._apply(header)
+        x = self.device.upload(payload)
+        if self._embed is not None:
+            x = self._embed(x)
+        if self._blocks:
+            rows = [Row(r.sequence, r.position, r.n_tokens) for r in header.rows]
+            batch = self.state.begin(rows)
+            for block, state in self._blocks:
+                x = block(x, batch, state)
+        if self.shape.gives_picked and not self.shape.takes_picked:
+            x = pick(x, header)
+        return self._sample(x, header) if self._head is not None else self.device.download(x)
+
+    def _apply(self, header: StepHeader) -> None:
+        for sequence in header.released:
+            self.state.release(sequence)
+            self.samples.forget(sequence)
+        for sequence, length in header.opened:
+            self.state.open(sequence, length)
+        for sequence, page in header.pages:
+            self.state.extend(sequence, page)
+
+    def _sample(self, hidden: torch.Tensor, header: StepHeader) -> torch.Tensor:
+        assert self._head is not None
+        if hidden.shape[0] == 0:
+            return torch.empty(0, dtype=torch.int32)
+        logits = self.device.download(self._head(hidden))
+        ids: list[int] = []
+        for row in header.rows:
+            if row.n_logits:
+                params = self.samples.params(row.sequence, row.sample)
+                after = row.position + row.n_tokens  # the position of the token that the last row gives
+                for position in range(after - row.n_logits + 1, after + 1):
+                    ids.append(sample(logits[len(ids)], params, position))
+        return torch.tensor(ids, dtype=torch.int32)
+
+
+def pick(hidden: torch.Tensor, header: StepHeader) -> torch.Tensor:
+    """The last ``n_logits`` tokens of each row of a step, ``[n_logits, hidden]``."""
+    index: list[int] = []
+    after = 0
+    for row in header.rows:
+        after += row.n_tokens
+        index.extend(range(after - row.n_logits, after))
+    if len(index) == hidden.shape[0]:
+        return hidden
+    return hidden[torch.tensor(index, dtype=torch.long, device=hidden.device)]
+
+
+def answer(shape: StageShape, header: StepHeader, result: torch.Tensor) -> StepHeader:
+    """The header under which a stage sends ``result`` on."""
+    if shape.gives_tokens:
+        return StepHeader(kind=Kind.TOKEN, run=header.run, step=header.step, count=len(result), rows=header.rows)
+    kind = Kind.HIDDEN_STATE if shape.gives_picked else header.kind
+    return attrs.evolve(header, kind=kind, count=len(result), width=shape.hidden, dtype=shape.residual)
+
+
+def payload_dtype(shape: StageShape) -> torch.dtype:
+    return torch.int32 if shape.takes_ids else torch_dtype(shape.residual)
+
