@@ -39,6 +39,7 @@ def decoder_attention(
         qkv=Linears((q, k, v)),
         output=_linear(f"{block}.o", hidden, queries, output_bias),
         attend=Attend(config.heads, config.kv_heads, config.head_dim, config.scale),
+        head_dim=config.head_dim,
         rotary=config.rope,
     )
 

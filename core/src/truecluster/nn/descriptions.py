@@ -73,10 +73,11 @@ class Attention(Description):
     qkv: Linears
     output: Linear
     attend: Attend
+    head_dim: int
     rotary: Rotary | None
 
     def forward(self, x: torch.Tensor, batch: Any, state: Any) -> torch.Tensor:
-        q, k, v = (part.unflatten(1, (-1, self.attend.head_dim)) for part in self.qkv(x))
+        q, k, v = (part.unflatten(1, (-1, self.head_dim)) for part in self.qkv(x))
         if self.rotary is not None:
             cos, sin = batch.tables[self.rotary]
             q, k = rotate(q, cos, sin), rotate(k, cos, sin)

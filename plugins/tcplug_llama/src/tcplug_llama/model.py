@@ -42,8 +42,8 @@ class Llama(api.Architecture):
     )
 
     def config(self, raw: Mapping[str, Any]) -> LlamaConfig:
-        biases = {key: bool(raw.get(key, False)) for key in ("attention_bias", "mlp_bias")}
-        return LlamaConfig(**nn.decoder_fields(raw), **biases)
+        attention_bias, mlp_bias = bool(raw.get("attention_bias")), bool(raw.get("mlp_bias"))
+        return LlamaConfig(**nn.decoder_fields(raw), attention_bias=attention_bias, mlp_bias=mlp_bias)
 
     def build(self, config: LlamaConfig, part: api.Part) -> api.Description:
         if isinstance(part, api.Embed):
