@@ -1,0 +1,49 @@
+"""The format family ``gguf``: block formats that are read and moved, never made."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from truecluster.api import Packed, PluginError, WeightFormat
+
+from .blocks import UNPACK
+from .types import TENSOR_TYPES, TensorType
+
+_LAYOUTS = {kind.format: kind for kind in TENSOR_TYPES.values() if kind.format in UNPACK}
+
+
+class GgufFormat(WeightFormat):
+    """One block format. A row is a whole number of blocks, so rows are taken without unpacking."""
+
+    def __init__(self, layout: TensorType) -> None:
+        self.id = layout.format
+        self._layout = layout
+
+    @classmethod
+    def from_id(cls, id: str) -> GgufFormat:
+        if id not in _LAYOUTS:
+            raise PluginError(f"there is no format {id!r}; the family gguf has {', '.join(_LAYOUTS)}")
+        return cls(_LAYOUTS[id])
+
+    def wire_bytes(self, shape: tuple[int, ...]) -> int:
+        if not shape or shape[-1] % self._layout.block:
+            raise PluginError(f"format {self.id} holds rows of multiples of {self._layout.block} elements, not {shape}")
+        return math.prod(shape) // self._layout.block * self._layout.nbytes
+
+    def rows(self, packed: Packed, index: torch.Tensor | slice) -> torch.Tensor:
+        rows = self._packed_rows(packed)
+        rows = rows[index] if len(packed.shape) > 1 else rows
+        values = UNPACK[self.id](rows.reshape(-1, self._layout.nbytes))
+        return values.view(rows.shape[0], *packed.shape[1:]) if len(packed.shape) > 1 else values.view(packed.shape)
+
+    def take(self, packed: Packed, index: torch.Tensor) -> Packed:
+        rows = self._packed_rows(packed)[index.to(packed.data.device)]
+        shape = (rows.shape[0], *packed.shape[1:]) if len(packed.shape) > 1 else packed.shape
+        return Packed(self.id, shape, rows.flatten())
+
+    def _packed_rows(self, packed: Packed) -> torch.Tensor:
+        """``[rows, bytes]``; a vector is one row."""
+        rows = packed.shape[0] if len(packed.shape) > 1 else 1
+        return packed.data.view(rows, self.wire_bytes(packed.shape) // rows)
