@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+
 from truecluster.api import CheckpointError
 
 TILE_VALUES = 1 << 18

@@ -9,6 +9,7 @@ import math
 from typing import ClassVar
 
 import torch
+
 from truecluster.api import Packed, PluginError, WeightFormat
 
 from .checks import refuse_unholdable

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 import torch
+
 from truecluster.api import PluginError
 
 from .layout import Section

@@ -6,6 +6,7 @@ Bytes: int8 ``q[out][in]``, then fp32 ``scale[out]``; ``w = q · scale``, ``scal
 from __future__ import annotations
 
 import torch
+
 from truecluster.api import PluginError
 
 from .layout import Section

@@ -22,9 +22,14 @@ class Section:
     dtype: torch.dtype
 
     @property
+    def row_bytes(self) -> int:
+        """Of one row."""
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    @property
     def nbytes(self) -> int:
         """Without padding."""
-        return math.prod(self.shape) * self.dtype.itemsize
+        return self.shape[0] * self.row_bytes
 
 
 def offsets(sections: Sequence[Section]) -> list[int]:
@@ -45,7 +50,7 @@ def raw_rows(data: torch.Tensor, sections: Sequence[Section]) -> list[torch.Tens
     """Each section as ``[rows, bytes per row]`` uint8, sharing memory with ``data``."""
     starts = offsets(sections)
     cuts = (data[start : start + s.nbytes] for start, s in zip(starts, sections, strict=False))
-    return [cut.view(s.shape[0], s.nbytes // max(1, s.shape[0])) for cut, s in zip(cuts, sections, strict=True)]
+    return [cut.view(s.shape[0], s.row_bytes) for cut, s in zip(cuts, sections, strict=True)]
 
 
 def typed(raw: torch.Tensor, section: Section) -> torch.Tensor:

@@ -51,8 +51,8 @@ class Asymmetric(Kind):
     """Scale and low are free."""
 
     def span(self, least: torch.Tensor, most: torch.Tensor, clip: float) -> Grid:
-        scale = (most - least) * (clip / 15)
-        return scale, (most + least) / 2 - 7.5 * scale
+        width = most - least
+        return width * clip / 15, least + width * ((1 - clip) / 2)
 
     def refit(self, groups: torch.Tensor, codes: torch.Tensor) -> Grid:
         code, value = codes.mean(1, keepdim=True), groups.mean(1, keepdim=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 import torch
+
 from truecluster.api import Packed, PluginError, WeightFormat
 
 from .checks import refuse_unholdable, tiles
