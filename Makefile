@@ -1,0 +1,35 @@
+# One word each; every target sets up .venv first if what it is made from has changed.
+# Needs Python 3.10 or newer, make, and a C compiler for the fast CPU kernels.
+
+PYTHON ?= python3
+BIN := .venv/bin
+MANIFESTS := $(wildcard core/pyproject.toml tcplug_*/pyproject.toml plugins/*/pyproject.toml)
+BUILT := $(wildcard tcplug_*/setup.py plugins/*/setup.py plugins/*/src/*/*.c plugins/*/src/*/*.h)
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+export OMP_NUM_THREADS ?= 2
+
+.PHONY: env demo test lint bench
+
+env: .venv/made
+
+# Without build isolation the build tools are fetched once instead of once per package.
+.venv/made: constraints.txt dev-requirements.txt $(MANIFESTS) $(BUILT)
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) setuptools wheel
+	$(PIP) --no-build-isolation --requirement dev-requirements.txt $(addprefix --editable ,$(dir $(MANIFESTS)))
+	touch $@
+
+demo: env
+	$(BIN)/tc run --arch qwen2 --quant int4 "Say hello."
+
+test: env
+	$(BIN)/python -m pytest
+
+lint: env
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: env
+	$(BIN)/python bench/run.py
