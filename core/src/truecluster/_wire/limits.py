@@ -1,0 +1,21 @@
+"""How large anything that arrives may be. Checked before a byte of it is allocated."""
+
+from __future__ import annotations
+
+MAX_ENVELOPE = 1 << 20
+"""Bytes of a control message's envelope."""
+MAX_SECTION = 8 << 20
+"""Bytes of one raw section: a piece of a weight."""
+MAX_DEPTH = 16
+"""Nesting of the one free-form field there is, a model's config."""
+MAX_TEXT = 1 << 16
+"""Characters of any text."""
+
+MAX_ROWS = 4096
+"""Sequences of one step."""
+MAX_TOKENS = 1 << 17
+"""Tokens of one step: rows of its payload."""
+MAX_PAGES = 1 << 17
+"""Pages handed out in one step."""
+MAX_WIDTH = 1 << 17
+"""Elements of one hidden row."""

@@ -1,0 +1,252 @@
+"""The control messages: a closed set of frozen classes. Their field names are the keys on the wire.
+
+Sizes are bytes, times seconds, hashes sha256 in hex. Text and numbers are checked on arrival by the codec; what a
+message means is its receiver's to check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, ClassVar
+
+import attrs
+from attrs.validators import deep_iterable, ge, gt, matches_re, optional
+
+from truecluster.api import DeviceInfo, DType, Role, Span
+
+_HASH = matches_re(r"[0-9a-f]{64}")
+
+
+def _amount() -> Any:
+    return attrs.field(validator=ge(0))
+
+
+class FaultReason(str, Enum):
+    """Why a stage gave up."""
+
+    LOAD_FAILED = "LOAD_FAILED"
+    INFERENCE_ERROR = "INFERENCE_ERROR"
+    SEQUENCE_VIOLATION = "SEQUENCE_VIOLATION"
+    EDGE_LOST = "EDGE_LOST"
+    TIMEOUT = "TIMEOUT"
+
+
+class StopReason(str, Enum):
+    """Why a run is over."""
+
+    COMPLETED = "COMPLETED"
+    FAULTED = "FAULTED"
+    SHUTDOWN = "SHUTDOWN"
+    REPLACED = "REPLACED"
+
+
+@attrs.frozen(kw_only=True)
+class Hello:
+    """Node → coordinator, first. ``compat`` holds, per ``kind/name``, the version of what the node would execute."""
+
+    node_id: str = attrs.field(validator=matches_re(r"[\x21-\x7e]{1,255}"))
+    hostname: str
+    truecluster: str
+    python_version: str
+    torch_version: str
+    platform: str
+    devices: tuple[DeviceInfo, ...]
+    selected_device: str
+    max_memory_bytes: int | None = attrs.field(default=None, validator=optional(gt(0)))
+    edge_host: str | None = None
+    compat: Mapping[str, str] = attrs.field(factory=dict)
+    pid: int = _amount()
+
+
+@attrs.frozen(kw_only=True)
+class HelloAck:
+    """The node is in. ``session`` fences off its earlier connections; ``bulk_ticket`` lets its bulk connection in."""
+
+    session: int = _amount()
+    coordinator_version: str
+    heartbeat_s: float = attrs.field(validator=gt(0))
+    bulk_ticket: bytes
+
+
+@attrs.frozen(kw_only=True)
+class Unit:
+    """One tensor of an assignment: slot, packed format, content hash, and its ``nbytes`` when packed."""
+
+    key: str
+    role: Role
+    shape: tuple[int, ...] = attrs.field(validator=deep_iterable(gt(0)))
+    format: str
+    hash: str = attrs.field(validator=_HASH)
+    nbytes: int = _amount()
+
+
+@attrs.frozen(kw_only=True)
+class Assignment:
+    """Coordinator → node: host this stage of this run (ProvisionStage).
+
+    ``config`` is the model's ``config.json`` as resolved; ``pages`` and ``sequences`` size the state; the edges are
+    named, and opened with tickets of later messages.
+    """
+
+    run: int = _amount()
+    model_name: str
+    architecture: str
+    config: Mapping[str, Any]
+    span: Span
+    stage: int = _amount()
+    stages: int = attrs.field(validator=gt(0))
+    units: tuple[Unit, ...]
+    compute_dtype: DType
+    residual_dtype: DType
+    threads: int | None = attrs.field(default=None, validator=optional(gt(0)))
+    pages: int = _amount()
+    sequences: int = attrs.field(validator=gt(0))
+    edge_transport: str
+    edge_dtype: DType
+    inbound_edge: str
+    outbound_edge: str
+    device: str
+    step_timeout_s: float = attrs.field(validator=gt(0))
+    max_step_tokens: int = attrs.field(validator=gt(0))
+
+
+@attrs.frozen(kw_only=True)
+class Need:
+    """Node → coordinator: what its store lacks, and the ticket for its inbound edge."""
+
+    run: int = _amount()
+    hashes: tuple[str, ...] = attrs.field(validator=deep_iterable(_HASH))
+    inbound_ticket: bytes
+
+
+@attrs.frozen(kw_only=True)
+class WeightChunk:
+    """A piece of one unit, on the bulk connection; its bytes are the frame's one raw section."""
+
+    SECTIONS: ClassVar[int] = 1
+
+    run: int = _amount()
+    hash: str = attrs.field(validator=_HASH)
+    offset: int = _amount()
+    total: int = _amount()
+
+
+@attrs.frozen(kw_only=True)
+class WeightsComplete:
+    """Coordinator → node: everything needed was sent; the ticket opens the outbound edge."""
+
+    run: int = _amount()
+    outbound_ticket: bytes
+
+
+@attrs.frozen(kw_only=True)
+class LoadComplete:
+    """Node → coordinator: the stage is ready (StageReady), with room for ``pages_capacity`` pages."""
+
+    run: int = _amount()
+    from_store_bytes: int = _amount()
+    received_bytes: int = _amount()
+    resident_bytes: int = _amount()
+    pages_capacity: int = _amount()
+
+
+@attrs.frozen(kw_only=True)
+class StageFault:
+    """Node → coordinator: the stage failed; ``message`` is for the user."""
+
+    run: int = _amount()
+    reason: FaultReason
+    message: str
+
+
+@attrs.frozen(kw_only=True)
+class StopRun:
+    """Coordinator → node: give up the stage of this run."""
+
+    run: int = _amount()
+    reason: StopReason
+
+
+@attrs.frozen(kw_only=True)
+class StageStopped:
+    """Node → coordinator: the stage's threads are gone and its memory is free."""
+
+    run: int = _amount()
+
+
+@attrs.frozen(kw_only=True)
+class Sample:
+    """Coordinator → the head's node: how to sample a sequence from now on. Rows refer to it by ``number``."""
+
+    run: int = _amount()
+    number: int = attrs.field(validator=gt(0))
+    sequence: int = _amount()
+    temperature: float = attrs.field(validator=ge(0))
+    top_p: float = attrs.field(validator=gt(0))
+    seed: int
+    choice: int = _amount()
+
+
+@attrs.frozen(kw_only=True)
+class Ping:
+    """Either side: are you there?"""
+
+    number: int = _amount()
+
+
+@attrs.frozen(kw_only=True)
+class Pong:
+    """The answer. ``busy_since_s``: seconds that the stage has been at its step, ``None`` when it waits."""
+
+    number: int = _amount()
+    finished_step: int = _amount()
+    busy_since_s: float | None = attrs.field(default=None, validator=optional(ge(0)))
+
+
+@attrs.frozen(kw_only=True)
+class Error:
+    """The sender can't go on with this connection and will close it; ``message`` is for the user."""
+
+    message: str
+
+
+Message = (
+    Hello
+    | HelloAck
+    | Assignment
+    | Need
+    | WeightChunk
+    | WeightsComplete
+    | LoadComplete
+    | StageFault
+    | StopRun
+    | StageStopped
+    | Sample
+    | Ping
+    | Pong
+    | Error
+)
+
+TYPES: Mapping[str, type[Message]] = {
+    "HELLO": Hello,
+    "HELLO_ACK": HelloAck,
+    "ASSIGNMENT": Assignment,
+    "NEED": Need,
+    "WEIGHT_CHUNK": WeightChunk,
+    "WEIGHTS_COMPLETE": WeightsComplete,
+    "LOAD_COMPLETE": LoadComplete,
+    "STAGE_FAULT": StageFault,
+    "STOP_RUN": StopRun,
+    "STAGE_STOPPED": StageStopped,
+    "SAMPLE": Sample,
+    "PING": Ping,
+    "PONG": Pong,
+    "ERROR": Error,
+}
+"""The ``type`` of an envelope, and what its payload is."""
+
+
+def sections(message: Message) -> int:
+    """How many raw sections follow the message."""
+    return getattr(message, "SECTIONS", 0)

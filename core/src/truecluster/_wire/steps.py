@@ -1,0 +1,204 @@
+"""The header of a step, as edges carry it: a fixed struct, then int32 tables, little-endian.
+
+The payload is described by the header and travels behind it. Which run, step, width and dtype are due is the
+stage's to check; here a header is checked against itself, its length and the limits.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from itertools import chain
+from typing import NamedTuple
+
+import attrs
+
+from truecluster.api import DType, EdgeBroken
+
+from . import limits
+
+
+class Kind(IntEnum):
+    """What a step's message is: tokens or hidden rows on their way through the stages, or the last stage's answer."""
+
+    RUN_PREFILL = 1
+    RUN_DECODE = 2
+    HIDDEN_STATE = 3
+    TOKEN = 4
+
+
+class Row(NamedTuple):
+    """One sequence of a step: ``n_tokens`` from ``position`` on; logits are wanted of the last ``n_logits``.
+
+    ``sample`` numbers the SAMPLE message that the head must have applied first, 0 for none.
+    """
+
+    sequence: int
+    position: int
+    n_tokens: int
+    n_logits: int
+    sample: int = 0
+
+
+class Opened(NamedTuple):
+    """A new sequence, whose first pages already hold ``cached`` tokens."""
+
+    sequence: int
+    cached: int = 0
+
+
+class Page(NamedTuple):
+    """The next page of a sequence."""
+
+    sequence: int
+    page: int
+
+
+@attrs.frozen(kw_only=True)
+class StepHeader:
+    """One step of a run; ``step`` grows by one.
+
+    ``count`` is the rows of the payload: ids ``[count]`` int32 where ``width`` is 0, else hidden rows
+    ``[count, width]`` in ``dtype``. RUN_* carries every token of ``rows``. An answer (HIDDEN_STATE, TOKEN) carries
+    those whose logits were wanted, and may leave ``rows`` out; a TOKEN with ``logprobs`` has a second tensor
+    ``[count]`` fp32.
+    """
+
+    kind: Kind
+    run: int
+    step: int
+    count: int
+    width: int = 0
+    dtype: DType = DType.INT32
+    logprobs: bool = False
+    rows: tuple[Row, ...] = ()
+    opened: tuple[Opened, ...] = ()
+    pages: tuple[Page, ...] = ()
+    released: tuple[int, ...] = ()
+
+    def payload(self) -> tuple[tuple[DType, tuple[int, ...]], ...]:
+        """Dtype and shape of each tensor that follows."""
+        if self.width:
+            return ((self.dtype, (self.count, self.width)),)
+        ids = (DType.INT32, (self.count,))
+        return (ids, (DType.FP32, (self.count,))) if self.logprobs else (ids,)
+
+
+@attrs.frozen(kw_only=True)
+class StepLimits:
+    """The most that a header may claim."""
+
+    rows: int = limits.MAX_ROWS
+    tokens: int = limits.MAX_TOKENS
+    pages: int = limits.MAX_PAGES
+    width: int = limits.MAX_WIDTH
+
+
+DEFAULT_LIMITS = StepLimits()
+
+_FIXED = struct.Struct("<BBBxIQQIIIII")
+_ROW, _OPENED, _PAGE = len(Row._fields), len(Opened._fields), len(Page._fields)
+_DTYPES = (DType.FP32, DType.FP16, DType.BF16, DType.INT32)
+_DTYPE_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
+_KINDS = {int(kind): kind for kind in Kind}
+_ANSWERS = (Kind.HIDDEN_STATE, Kind.TOKEN)
+_INT32_MAX = (1 << 31) - 1
+
+
+def encode(header: StepHeader) -> bytes:
+    """The bytes of a header. Raises `struct.error` for a number outside of its field, which is a bug of the sender."""
+    rows, opened, pages, released = header.rows, header.opened, header.pages, header.released
+    fixed = _FIXED.pack(
+        header.kind,
+        _DTYPE_CODES[header.dtype],
+        header.logprobs,
+        header.width,
+        header.run,
+        header.step,
+        header.count,
+        len(rows),
+        len(opened),
+        len(pages),
+        len(released),
+    )
+    numbers = [*chain.from_iterable(rows), *chain.from_iterable(opened), *chain.from_iterable(pages), *released]
+    return fixed + struct.pack(f"<{len(numbers)}i", *numbers)
+
+
+def decode(data: bytes, limits: StepLimits = DEFAULT_LIMITS) -> StepHeader:
+    """The header that ``data`` is, exactly. Raises `EdgeBroken` saying which rule it breaks."""
+    if len(data) < _FIXED.size:
+        raise EdgeBroken(f"a step header of {len(data)} bytes, at least {_FIXED.size} are needed")
+    kind, dtype, flags, width, run, step, count, n_rows, n_opened, n_pages, n_released = _FIXED.unpack_from(data)
+    _within("rows", n_rows, limits.rows)
+    _within("opened sequences", n_opened, limits.rows)
+    _within("pages", n_pages, limits.pages)
+    _within("released sequences", n_released, limits.rows)
+    _within("payload rows", count, limits.tokens)
+    _within("width", width, limits.width)
+    total = n_rows * _ROW + n_opened * _OPENED + n_pages * _PAGE + n_released
+    if len(data) != _FIXED.size + 4 * total:
+        raise EdgeBroken(f"a step header of {len(data)} bytes whose tables need {_FIXED.size + 4 * total}")
+    table = struct.unpack_from(f"<{total}i", data, _FIXED.size)
+    if total and min(table) < 0:
+        raise EdgeBroken(f"a step header holds the negative number {min(table)}")
+    if kind not in _KINDS or dtype >= len(_DTYPES) or flags > 1:
+        raise EdgeBroken(f"a step header of unknown kind {kind}, dtype {dtype} or flags {flags}")
+    opened_at = n_rows * _ROW
+    pages_at = opened_at + n_opened * _OPENED
+    released_at = pages_at + n_pages * _PAGE
+    header = StepHeader(
+        kind=_KINDS[kind],
+        run=run,
+        step=step,
+        count=count,
+        width=width,
+        dtype=_DTYPES[dtype],
+        logprobs=flags == 1,
+        rows=tuple([Row(*table[at : at + _ROW]) for at in range(0, opened_at, _ROW)]),
+        opened=tuple([Opened(*table[at : at + _OPENED]) for at in range(opened_at, pages_at, _OPENED)]),
+        pages=tuple([Page(*table[at : at + _PAGE]) for at in range(pages_at, released_at, _PAGE)]),
+        released=table[released_at:],
+    )
+    _check_payload(header)
+    _check_rows(header)
+    _check_distinct("row", [row.sequence for row in header.rows])
+    _check_distinct("opened sequence", [opened.sequence for opened in header.opened])
+    _check_distinct("page", [page.page for page in header.pages])
+    _check_distinct("released sequence", header.released)
+    return header
+
+
+def _within(what: str, number: int, most: int) -> None:
+    if number > most:
+        raise EdgeBroken(f"a step header claims {number} {what}, at most {most} are allowed")
+
+
+def _check_payload(header: StepHeader) -> None:
+    """Ids are int32 and have no width; hidden rows have one, and a float dtype."""
+    if header.logprobs and header.kind is not Kind.TOKEN:
+        raise EdgeBroken(f"a {header.kind.name} with log-probabilities; only TOKEN has them")
+    if header.kind is Kind.TOKEN and header.width:
+        raise EdgeBroken(f"a TOKEN of width {header.width}; ids have width 0")
+    if header.kind is Kind.HIDDEN_STATE and not header.width:
+        raise EdgeBroken("a HIDDEN_STATE of width 0")
+    if (header.dtype is DType.INT32) is not (header.width == 0):
+        raise EdgeBroken(f"a payload of width {header.width} in {header.dtype.value}")
+
+
+def _check_rows(header: StepHeader) -> None:
+    tokens = logits = 0
+    for row in header.rows:
+        if row.n_tokens < 1 or row.n_logits > row.n_tokens or row.position + row.n_tokens > _INT32_MAX:
+            raise EdgeBroken(f"a step row out of range: {row}")
+        tokens += row.n_tokens
+        logits += row.n_logits
+    answer = header.kind in _ANSWERS
+    expected = logits if answer else tokens
+    if header.count != expected and not (answer and not header.rows):
+        raise EdgeBroken(f"a {header.kind.name} of {header.count} payload rows whose table says {expected}")
+
+
+def _check_distinct(what: str, numbers: list[int] | tuple[int, ...]) -> None:
+    if len(numbers) > 1 and len(set(numbers)) != len(numbers):
+        raise EdgeBroken(f"a step header names a {what} twice")
