@@ -21,6 +21,8 @@ def choose(offers: Sequence[Offer], reference: str) -> Offer:
     In this order: a prefix, an existing folder, an ending, a hub id. Raises `CheckpointError` saying which forms
     there are, `PluginError` where two offers claim the form.
     """
+    if not reference:
+        raise CheckpointError(f"model '': the reference is empty; {_help(offers)}")
     prefix = _PREFIX.match(reference)
     if prefix:
         return _only(

@@ -1,0 +1,104 @@
+"""From a name to a class."""
+
+from __future__ import annotations
+
+import pytest
+
+from truecluster.api import PluginError
+
+PLANNER = """
+class {name}(Planner):
+    def plan(self, model, nodes, limits):
+        return []
+
+@hookimpl
+def truecluster_planners():
+    yield PlannerSpec(name="{offer}", target="{module}:{name}", summary="A planner.")
+"""
+
+
+def planner(offer: str, module: str, name: str = "Mine") -> str:
+    return PLANNER.format(offer=offer, module=module, name=name)
+
+
+def test_the_target_is_imported_only_when_it_is_chosen(install, loaded):
+    spec = """
+    @hookimpl
+    def truecluster_planners():
+        yield PlannerSpec(name="greedy", target="tcplug_a_heavy:Greedy")
+    """
+    install("tcplug-a", "1.0", {"tcplug_a.py": spec, "tcplug_a_heavy.py": "raise RuntimeError('too heavy')"})
+    registry = loaded()
+    assert registry.failures == []
+    assert registry.spec("planner", "greedy").target == "tcplug_a_heavy:Greedy"
+    with pytest.raises(PluginError, match=r"'greedy' of tcplug-a 1.0: .* \(RuntimeError: too heavy\)"):
+        registry.resolve("planner", "greedy")
+
+
+def test_a_name_resolves_to_its_class_and_version(install, loaded):
+    install("tcplug-a", "1.2.3", {"tcplug_a.py": planner("greedy", "tcplug_a")})
+    registry = loaded()
+    assert registry.resolve("planner", "greedy")().plan(None, [], None) == []
+    assert registry.compat("planner", "greedy") == "1.2.3"
+
+
+def test_a_target_of_another_base_class_is_refused(install, loaded):
+    source = planner("greedy", "tcplug_a") + "\nclass Mine:\n    pass\n"
+    install("tcplug-a", "1.0", {"tcplug_a.py": source})
+    with pytest.raises(PluginError, match=r"tcplug_a:Mine is not a subclass of truecluster\.api\.Planner"):
+        loaded().resolve("planner", "greedy")
+
+
+@pytest.mark.parametrize(
+    ("flags", "base", "fits"),
+    [
+        ("edges=True", "EdgeTransport", True),
+        ("edges=True", "StreamTransport", False),
+        ("edges=True, streams=True", "EdgeTransport", False),
+        ("edges=True, streams=True", "StreamTransport, EdgeTransport", True),
+        ("", "StreamTransport, EdgeTransport", False),
+    ],
+)
+def test_a_transport_must_be_what_its_spec_offers(install, loaded, flags, base, fits):
+    source = f"""
+    class Mine({base}):
+        pass
+
+    @hookimpl
+    def truecluster_transports():
+        yield TransportSpec(name="mine", target="tcplug_a:Mine", {flags})
+    """
+    install("tcplug-a", "1.0", {"tcplug_a.py": source})
+    if fits:
+        assert loaded().resolve("transport", "mine").__name__ == "Mine"
+    else:
+        with pytest.raises(PluginError, match="is not a subclass of"):
+            loaded().resolve("transport", "mine")
+
+
+def test_of_two_offers_with_one_name_neither_wins(install, loaded):
+    install("tcplug-a", "1.0", {"tcplug_a.py": planner("greedy", "tcplug_a")})
+    install("tcplug-b", "2.0", {"tcplug_b.py": planner("greedy", "tcplug_b")})
+    registry = loaded()
+    with pytest.raises(PluginError, match=r"'greedy' is offered by tcplug-a 1\.0 and by tcplug-b 2\.0; uninstall"):
+        registry.resolve("planner", "greedy")
+    ((one, two),) = registry.conflicts("planner")
+    assert (one.distribution, two.distribution) == ("tcplug-a", "tcplug-b")
+
+
+def test_an_unknown_name_says_what_is_near_what_failed_and_what_to_install(install, loaded):
+    install("tcplug-a", "1.0", {"tcplug_a.py": planner("greedy", "tcplug_a")})
+    install("tcplug-bad", "0.3", {"tcplug_bad.py": "raise OSError('no library')"})
+    with pytest.raises(PluginError) as caught:
+        loaded().resolve("planner", "gredy")
+    assert str(caught.value) == (
+        "unknown planner 'gredy'; did you mean 'greedy'?; installed: greedy; "
+        "plugins that failed: tcplug-bad 0.3 (OSError: no library); install it with: pip install tcplug-gredy"
+    )
+    assert caught.value.exit_code == 2
+
+
+def test_a_name_that_no_distribution_could_have_gets_no_command_to_paste(loaded):
+    with pytest.raises(PluginError) as caught:
+        loaded().resolve("planner", "x; rm -rf ~")
+    assert "pip install" not in str(caught.value)
