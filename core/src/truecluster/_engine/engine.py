@@ -73,7 +73,10 @@ class Engine:
         """Queue a request; it waits for a run if there is none. Events come on the engine's thread."""
         sampling = request.sampling
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
-        params = SampleParams(temperature=sampling.temperature, top_p=sampling.top_p, seed=seed)
+        greedy = sampling.top_p == 0  # only the likeliest token is kept
+        params = SampleParams(
+            temperature=0.0 if greedy else sampling.temperature, top_p=1.0 if greedy else sampling.top_p, seed=seed
+        )
         sequence = Sequence(request, params, on_event, list(request.prompt))
         with self._changed:
             if request.max_tokens == 0:

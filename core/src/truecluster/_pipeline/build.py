@@ -113,4 +113,3 @@ def choose_dtypes(config: ModelConfig, device: DeviceContext) -> Dtypes:
     """The checkpoint's dtype where the device has it natively, else fp32; the residual is fp32 on a CPU."""
     compute = config.dtype if device.native(config.dtype) else DType.FP32
     return Dtypes(compute, DType.FP32 if device.kind == "cpu" else compute)
-

@@ -21,10 +21,16 @@ LOG = logging.getLogger(__name__)
 
 @attrs.define
 class Progress:
-    """What a heartbeat says: the last finished step, and since when the stage works on the next."""
+    """What a heartbeat says: how many steps are finished, and since when the stage works on the next."""
 
-    finished_step: int = -1
+    finished_steps: int = 0
     busy_since: float | None = None
+
+    @property
+    def busy_s(self) -> float | None:
+        """Seconds that the stage has been at its step, ``None`` where it waits."""
+        since = self.busy_since
+        return None if since is None else time.monotonic() - since
 
 
 class StageRunner:
@@ -43,7 +49,7 @@ class StageRunner:
     ) -> None:
         self.progress = Progress()
         self.machine = Machine(STAGE, StageState.READY)
-        self._stage = stage
+        self.stage = stage
         self._run = run
         self._inbound = inbound
         self._outbound = outbound
@@ -69,7 +75,7 @@ class StageRunner:
 
     def _work(self) -> None:
         try:
-            with self._stage.device.scope():
+            with self.stage.device.scope():
                 while True:
                     self._step()
         except Exception as error:  # whatever it is, the run must learn of it
@@ -81,10 +87,10 @@ class StageRunner:
         assert header is not None
         self.machine.try_to(StageState.EXECUTING)
         self.progress.busy_since = time.monotonic()
-        result = self._stage.execute(header, self._buffer[: header.count])
-        self._outbound.send(encode(answer(self._stage.shape, header, result)), [result])
+        result = self.stage.execute(header, self._buffer[: header.count])
+        self._outbound.send(encode(answer(self.stage.shape, header, result)), [result])
         self.progress.busy_since = None
-        self.progress.finished_step = header.step
+        self.progress.finished_steps = header.step + 1
         self.machine.try_to(StageState.READY)
 
     def _place(self, data: bytes) -> Sequence[torch.Tensor]:
@@ -93,7 +99,7 @@ class StageRunner:
             raise EdgeBroken(f"a step of run {header.run} came to a stage of run {self._run}")
         if header.step != self._next:
             raise EdgeBroken(f"step {header.step} came, step {self._next} is next")
-        _check_payload(self._stage.shape, header)
+        _check_payload(self.stage.shape, header)
         self._next += 1
         self._header = header
         return [self._buffer[: header.count]]
@@ -103,7 +109,7 @@ class StageRunner:
         if stopping and isinstance(error, (EdgeClosed, EdgeEnded)):
             return
         if self.machine.try_to(StageState.FAULTED):
-            self._on_fault(error if isinstance(error, TrueClusterError) else _unexpected(error, self._stage))
+            self._on_fault(error if isinstance(error, TrueClusterError) else _unexpected(error, self.stage))
 
 
 def _unexpected(error: Exception, stage: Stage) -> NodeError:

@@ -169,4 +169,3 @@ def answer(shape: StageShape, header: StepHeader, result: torch.Tensor) -> StepH
 
 def payload_dtype(shape: StageShape) -> torch.dtype:
     return torch.int32 if shape.takes_ids else torch_dtype(shape.residual)
-

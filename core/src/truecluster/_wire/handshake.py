@@ -1,12 +1,13 @@
 """The first bytes of every connection: who is there, what for, and the proof that both hold the same key.
 
     dialer                       listener
-    greeting  →                  ←  greeting      43 bytes each: magic, protocol number, purpose, 32-byte nonce
+    greeting  →
+                                 ←  greeting      43 bytes each: magic, protocol number, purpose, 32-byte nonce
     proof     →                                   HMAC-SHA256(key, role ‖ dialer's greeting ‖ listener's greeting)
                                  ←  proof         the same with the other role byte, so that nothing can be reflected
 
-The listener proves itself only to a dialer that has done so. Every read has a fixed size, and nothing else is read
-before the key is proven. The conversation does no input or output: it yields bytes to send and sizes to read.
+The listener answers a greeting with its own, so that both can say what differs, and proves itself only to a dialer
+that has done so. Every read has a fixed size, and nothing else is read before the key is proven. The conversation does no input or output: it yields bytes to send and sizes to read.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import hmac
 import secrets
 import struct
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -48,29 +49,44 @@ class Purpose(IntEnum):
     EDGE = 3
 
 
-Conversation = Generator["bytes | int", bytes, None]
+Conversation = Generator["bytes | int", bytes, Purpose]
 """Yields bytes to send, or the exact number of bytes to read, which are sent in."""
 
 
-def conversation(key: bytes, purpose: Purpose, dialer: bool) -> Conversation:
-    """One side of the handshake. Raises `HandshakeError` saying what differs; throw in the error of a failed read."""
-    mine = _GREETING.pack(MAGIC, PROTOCOL, purpose, secrets.token_bytes(32))
-    yield mine
-    theirs = yield from _read_greeting(purpose)
-    transcript = mine + theirs if dialer else theirs + mine
+def conversation(key: bytes, purposes: Collection[Purpose], dialer: bool) -> Conversation:
+    """One side of the handshake; returns what the connection is for: a dialer has one purpose, a listener may have more.
+
+    Raises `HandshakeError` saying what differs; throw in the error of a failed read.
+    """
     if dialer:
+        (purpose,) = purposes
+        mine = _greeting(purpose)
+        yield mine
+        theirs = yield from _read_greeting()
+        _check_greeting(theirs, purposes)
+        transcript = mine + theirs
         yield _proof(key, _DIALER, transcript)
         yield from _check_proof(_proof(key, _LISTENER, transcript))
-    else:
-        yield from _check_proof(_proof(key, _DIALER, transcript))
-        yield _proof(key, _LISTENER, transcript)
+        return purpose
+    theirs = yield from _read_greeting()
+    mine = _greeting(next((p for p in purposes if p == _purpose(theirs)), next(iter(purposes))))
+    yield mine
+    purpose = _check_greeting(theirs, purposes)
+    transcript = theirs + mine
+    yield from _check_proof(_proof(key, _DIALER, transcript))
+    yield _proof(key, _LISTENER, transcript)
+    return purpose
+
+
+def _greeting(purpose: Purpose) -> bytes:
+    return _GREETING.pack(MAGIC, PROTOCOL, purpose, secrets.token_bytes(32))
 
 
 def prover(key: bytes, purpose: Purpose = Purpose.EDGE) -> Callable[[Read, Write, bool], None]:
     """The handshake over blocking reads and writes, for `EdgeTerms.prove`; the deadline is the transport's."""
 
     def prove(read: Read, write: Write, dialer: bool) -> None:
-        steps = conversation(key, purpose, dialer)
+        steps = conversation(key, (purpose,), dialer)
         wanted = next(steps, None)
         while wanted is not None:
             wanted = _advance(steps, wanted, read, write)
@@ -80,28 +96,55 @@ def prover(key: bytes, purpose: Purpose = Purpose.EDGE) -> Callable[[Read, Write
 
 async def prove_async(stream: ByteStream, key: bytes, purpose: Purpose, dialer: bool, timeout: float = 10.0) -> None:
     """The handshake over a stream, all of it within ``timeout`` seconds. Raises `HandshakeError`."""
+    await _within(stream, conversation(key, (purpose,), dialer), timeout)
+
+
+async def accept_async(
+    stream: ByteStream, key: bytes, purposes: Collection[Purpose], timeout: float = 10.0
+) -> Purpose:
+    """The listener's side for a connection that may have come for any of ``purposes``; returns which it is."""
+    found: list[Purpose] = []
+
+    def steps() -> Generator[bytes | int, bytes, Purpose]:
+        found.append((yield from conversation(key, purposes, dialer=False)))
+        return found[0]
+
+    await _within(stream, steps(), timeout)
+    return found[0]
+
+
+async def _within(stream: ByteStream, steps: Conversation, timeout: float) -> None:
     try:
         with anyio.fail_after(timeout):
-            await _converse(stream, conversation(key, purpose, dialer))
+            await _converse(stream, steps)
     except TimeoutError:
         raise HandshakeError(
             f"the peer did not finish the handshake within {timeout:g} s: is this the port of a TrueCluster?"
         ) from None
 
 
-def _read_greeting(purpose: Purpose) -> Generator[int, bytes, bytes]:
+def _read_greeting() -> Generator[int, bytes, bytes]:
     magic = yield from _read(len(MAGIC), _NO_ANSWER)
     if magic != MAGIC:
         raise HandshakeError(f"the peer is not a TrueCluster: it began with {magic!r}. Check host and port")
-    rest = yield from _read(_GREETING.size - len(MAGIC), _NO_ANSWER)
-    _, protocol, theirs, _ = _GREETING.unpack(magic + rest)
+    return magic + (yield from _read(_GREETING.size - len(MAGIC), _NO_ANSWER))
+
+
+def _purpose(greeting: bytes) -> int:
+    purpose: int = _GREETING.unpack(greeting)[2]
+    return purpose
+
+
+def _check_greeting(greeting: bytes, purposes: Collection[Purpose]) -> Purpose:
+    _, protocol, theirs, _ = _GREETING.unpack(greeting)
     if protocol != PROTOCOL:
         raise HandshakeError(
             f"protocol {PROTOCOL} here, {protocol} there: install the same version of truecluster on both machines"
         )
-    if theirs != purpose:
-        raise HandshakeError(f"a connection for {_name(purpose)} here, for {_name(theirs)} there: check the port")
-    return magic + rest
+    if theirs not in purposes:
+        here = " or ".join(_name(purpose) for purpose in purposes)
+        raise HandshakeError(f"a connection for {here} here, for {_name(theirs)} there: check the port")
+    return Purpose(theirs)
 
 
 def _check_proof(expected: bytes) -> Generator[int, bytes, None]:
