@@ -45,13 +45,13 @@ class Cursor:
 
     def scalar(self, kind: int, what: str) -> int | float | bool:
         """One number or truth value of a scalar type."""
-        name, code, size = SCALARS[kind]
+        _, code, size = SCALARS[kind]
         self.need(size, what)
         (value,) = struct.unpack_from("<" + code, self.data, self.position)
         if kind == BOOL and value > 1:
             raise self.fail(f"{what} is a bool with the value {value}")
         self.position += size
-        return bool(value) if kind == BOOL else value  # type: ignore[no-any-return]
+        return bool(value) if kind == BOOL else value
 
     def integer(self, kind: int, what: str) -> int:
         """One whole number."""

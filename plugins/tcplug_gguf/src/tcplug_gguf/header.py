@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import attrs
@@ -135,6 +136,6 @@ def _placed(
 
 def _refuse_overlap(cursor: Cursor, places: Mapping[str, Place]) -> None:
     ordered = sorted(places.items(), key=lambda item: item[1].start)
-    for (first, before), (second, after) in zip(ordered, ordered[1:], strict=False):
+    for (first, before), (second, after) in pairwise(ordered):
         if after.start < before.stop:
             raise cursor.fail(f"tensors {first!r} and {second!r} overlap")

@@ -35,7 +35,7 @@ class Keys:
         value: object = self.values[key]
         if type(value) is not kind:
             raise CheckpointError(f"{self.path}: key {key!r} must be of type {kind.__name__}, not {_shown(value)}")
-        return value  # type: ignore[return-value]
+        return value
 
     def optional(self, key: str, kind: type[T], default: T) -> T:
         """Like `required`, with a default for an absent key."""

@@ -56,8 +56,10 @@ PRE_TOKENIZERS: Mapping[str, PreTokenizer] = {
     "llama-v3": _LLAMA,
     "qwen2": _QWEN,
     "deepseek-r1-qwen": _QWEN,
-    "deepseek-coder": PreTokenizer((r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+", r"\p{N}")),
-    "deepseek-v3": PreTokenizer((r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+", _DEEPSEEK3)),
+    "deepseek-coder": PreTokenizer(
+        (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}")
+    ),
+    "deepseek-v3": PreTokenizer((r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", _DEEPSEEK3)),
     "gpt-4o": PreTokenizer((_O200K,)),
     "llama4": PreTokenizer((_O200K,)),
     "tekken": PreTokenizer((_TEKKEN,), ignore_merges=True, add_bos=True),
