@@ -1,0 +1,105 @@
+"""The fields of a request body: strict types, null counts as absent, and nothing dropped without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from truecluster.api import RequestError
+
+T = TypeVar("T")
+Check = Callable[[str, Any], T]
+"""(name, value) → the value. Raises `RequestError` naming the field."""
+
+
+def refuse(name: str, wanted: str) -> RequestError:
+    """The error for a field that must be something else."""
+    return RequestError(f"'{name}' must be {wanted}", name)
+
+
+def string(name: str, value: Any) -> str:
+    """A string."""
+    if not isinstance(value, str):
+        raise refuse(name, "a string")
+    return value
+
+
+def boolean(name: str, value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise refuse(name, "true or false")
+    return value
+
+
+def mapping(name: str, value: Any) -> Mapping[str, Any]:
+    """An object."""
+    if not isinstance(value, dict):
+        raise refuse(name, "an object")
+    return value
+
+
+def integer(low: int, high: int) -> Check[int]:
+    """A whole number in a range; neither ``true`` nor ``5.0``."""
+
+    def check(name: str, value: Any) -> int:
+        if type(value) is not int or not low <= value <= high:
+            raise refuse(name, f"a whole number from {low} to {high}")
+        return value
+
+    return check
+
+
+def number(low: float, high: float) -> Check[float]:
+    """A number in a range; not ``true``."""
+
+    def check(name: str, value: Any) -> float:
+        if type(value) not in (int, float) or not low <= value <= high:
+            raise refuse(name, f"a number from {low:g} to {high:g}")
+        return float(value)
+
+    return check
+
+
+def stop_strings(name: str, value: Any) -> tuple[str, ...]:
+    """One string or a list of them."""
+    strings = [value] if isinstance(value, str) else value
+    if not isinstance(strings, list) or not all(isinstance(item, str) for item in strings):
+        raise refuse(name, "a string or a list of strings")
+    return tuple(strings)
+
+
+def _is(value: Any, other: Any) -> bool:
+    return type(value) is type(other) and bool(value == other)
+
+
+class Fields:
+    """A body, taken apart field by field."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self._left = {name: value for name, value in body.items() if value is not None}
+
+    def take(self, name: str, check: Check[T], default: T) -> T:
+        """The checked value, or ``default`` where the field is absent or null."""
+        return check(name, self._left.pop(name)) if name in self._left else default
+
+    def need(self, name: str, check: Check[T]) -> T:
+        """The checked value. Raises `RequestError` where the field is absent or null."""
+        if name not in self._left:
+            raise RequestError(f"'{name}' is missing", name)
+        return check(name, self._left.pop(name))
+
+    def accept(self, harmless: Mapping[str, Check[Any]]) -> None:
+        """Take fields that change nothing in the answer."""
+        for name, check in harmless.items():
+            self.take(name, check, None)
+
+    def refuse_unless(self, neutral: Mapping[str, tuple[Any, ...]]) -> None:
+        """Take fields that aren't honoured: each must have one of the values that ask for nothing."""
+        for name in neutral.keys() & self._left.keys():
+            if not any(_is(self._left[name], value) for value in neutral[name]):
+                raise RequestError(f"'{name}' isn't supported with this value; leave it out", name)
+            del self._left[name]
+
+    def unknown(self) -> tuple[str, ...]:
+        """The names that nobody took."""
+        return tuple(self._left)

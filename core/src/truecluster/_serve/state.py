@@ -1,0 +1,41 @@
+"""What the API needs to know about the cluster behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import attrs
+
+from truecluster._text import Engine, TextModel
+
+
+@attrs.frozen(kw_only=True)
+class Readiness:
+    """Whether requests can be answered now, and the nodes that takes and that there are."""
+
+    ready: bool
+    required: int
+    connected: int
+
+
+class ServeState(Protocol):
+    """``text`` and ``engine`` are used only while `ready` says so; all of it from the event loop, so it can't block."""
+
+    @property
+    def model_names(self) -> Sequence[str]:
+        """The names that requests may give; answers carry the one that was given. Never a path."""
+        ...
+
+    @property
+    def created(self) -> int:
+        """Unix time in seconds at which the model was loaded."""
+        ...
+
+    @property
+    def text(self) -> TextModel: ...
+
+    @property
+    def engine(self) -> Engine: ...
+
+    def ready(self) -> Readiness: ...

@@ -1,0 +1,110 @@
+"""Which fields of OpenAI's schema and of its peers' aren't honoured, and the values of theirs that ask for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .fields import Check, boolean, mapping, string
+
+Neutral = Mapping[str, tuple[Any, ...]]
+
+_ZERO = (0, 0.0)
+_ONE = (1, 1.0)
+
+HARMLESS: Mapping[str, Check[Any]] = {
+    "user": string,
+    "metadata": mapping,
+    "store": boolean,
+    "service_tier": string,
+    "safety_identifier": string,
+    "prompt_cache_key": string,
+    "prompt_cache_retention": string,
+    "prompt_cache_options": mapping,
+}
+"""They change nothing in an answer's text."""
+
+_BOTH: Neutral = {
+    "n": (1,),
+    "stream": (False,),
+    "stream_options": (),
+    "frequency_penalty": _ZERO,
+    "presence_penalty": _ZERO,
+    "logit_bias": ({},),
+    "best_of": (1,),
+    "echo": (False,),
+}
+
+_PEERS: Neutral = {
+    "top_k": (0, -1),
+    "min_p": _ZERO,
+    "typical_p": _ONE,
+    "tfs_z": _ONE,
+    "top_a": _ZERO,
+    "repetition_penalty": _ONE,
+    "repeat_penalty": _ONE,
+    "length_penalty": _ONE,
+    "min_tokens": (0,),
+    "n_predict": (),
+    "ignore_eos": (False,),
+    "stop_token_ids": ([],),
+    "include_stop_str_in_output": (False,),
+    "skip_special_tokens": (True,),
+    "spaces_between_special_tokens": (True,),
+    "add_special_tokens": (),
+    "add_generation_prompt": (True,),
+    "continue_final_message": (False,),
+    "chat_template": (),
+    "chat_template_kwargs": ({},),
+    "documents": ([],),
+    "bad_words": ([],),
+    "allowed_token_ids": (),
+    "logits_processors": ([],),
+    "truncate_prompt_tokens": (),
+    "prompt_logprobs": (),
+    "return_token_ids": (False,),
+    "use_beam_search": (False,),
+    "structured_outputs": (),
+    "guided_json": (),
+    "guided_regex": (),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "grammar": ("",),
+    "json_schema": (),
+    "regex": (),
+    "ebnf": (),
+    "mirostat": (0,),
+    "dynatemp_range": _ZERO,
+    "xtc_probability": _ZERO,
+    "dry_multiplier": _ZERO,
+    "samplers": (),
+    "n_probs": (0,),
+    "reasoning": (),
+    "reasoning_format": (),
+    "thinking": (),
+}
+"""Of vLLM, SGLang, llama.cpp and others."""
+
+COMPLETION: Neutral = {**_BOTH, **_PEERS, "logprobs": (), "suffix": ("",), "messages": (), "max_completion_tokens": ()}
+
+CHAT: Neutral = {
+    **_BOTH,
+    **_PEERS,
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "response_format": ({"type": "text"},),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "parallel_tool_calls": (True, False),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "modalities": (["text"],),
+    "audio": (),
+    "prediction": (),
+    "reasoning_effort": ("none",),
+    "verbosity": ("medium",),
+    "web_search_options": (),
+    "moderation": (),
+    "suffix": (),
+    "prompt": (),
+}

@@ -1,0 +1,92 @@
+"""A model seen as text: prompts and chats become requests that an engine understands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from truecluster._engine.requests import Request
+from truecluster.api import Checkpoint, RequestError
+
+from .requests import TextOptions, TextRequest
+from .templates import ChatTemplates
+from .tokenizer import Tokenizer
+from .unicode import require_unicode
+
+COMPLETION_TOKENS = 16
+"""OpenAI's default of ``max_tokens`` for a raw prompt; a chat's is the rest of the context."""
+
+
+def _eos_ids(settings: Mapping[str, Any]) -> list[int]:
+    given = settings.get("eos_token_id")
+    return [id for id in (given if isinstance(given, list) else [given]) if isinstance(id, int)]
+
+
+def _known(ids: Iterable[int | None]) -> frozenset[int]:
+    return frozenset(id for id in ids if id is not None)
+
+
+@attrs.frozen(kw_only=True)
+class TextModel:
+    """``context`` is in tokens, prompt and answer together; ``chat_eos`` are the ids that end a chat's turn."""
+
+    tokenizer: Tokenizer
+    templates: ChatTemplates
+    eos: frozenset[int]
+    chat_eos: frozenset[int]
+    context: int
+
+    @classmethod
+    def load(cls, checkpoint: Checkpoint, *, context: int, trust_remote_code: bool = False) -> TextModel:
+        """Read a checkpoint's tokenizer and templates; may take a second. Raises `CheckpointError`.
+
+        The end ids are all that any source names: generation defaults, configuration and tokenizer, for a chat also
+        the token that its template puts behind a turn.
+        """
+        tokenizer = Tokenizer(checkpoint.tokenizer(), trust_remote_code=trust_remote_code)
+        templates = ChatTemplates(checkpoint.chat_templates, tokenizer)
+        named = _eos_ids(checkpoint.generation) + _eos_ids(checkpoint.metadata)
+        eos = _known([*named, tokenizer.id(tokenizer.eos)])
+        chat_eos = eos | _known([templates.turn_end()])
+        return cls(tokenizer=tokenizer, templates=templates, eos=eos, chat_eos=chat_eos, context=context)
+
+    def prepare_completion(self, prompt: str | Sequence[int], options: TextOptions) -> TextRequest:
+        """A raw prompt, as text (control tokens are parsed) or as ids. Blocking: not for an event loop.
+
+        Raises `RequestError`, with the code ``context_length_exceeded`` where the prompt leaves no room.
+        """
+        ids = self._encoded(prompt) if isinstance(prompt, str) else self._checked(prompt)
+        if not ids:
+            raise RequestError("the prompt is empty; give at least one token", "prompt")
+        return self._request(ids, self.eos, options, COMPLETION_TOKENS, "prompt")
+
+    def prepare_chat(self, messages: Sequence[Mapping[str, Any]], options: TextOptions) -> TextRequest:
+        """Messages as OpenAI's API has them, through the model's chat template. As `prepare_completion`."""
+        ids = self.templates.encode(messages)
+        return self._request(ids, self.chat_eos, options, self.context, "messages")
+
+    def _encoded(self, prompt: str) -> list[int]:
+        require_unicode(prompt, "prompt")
+        return self.tokenizer.encode_prompt(prompt)
+
+    def _checked(self, prompt: Sequence[int]) -> Sequence[int]:
+        if not all(0 <= id < self.tokenizer.size for id in prompt):
+            raise RequestError(f"'prompt' holds ids outside 0 to {self.tokenizer.size - 1}", "prompt")
+        return prompt
+
+    def _request(
+        self, prompt: Sequence[int], eos: frozenset[int], options: TextOptions, default: int, param: str
+    ) -> TextRequest:
+        room = self.context - len(prompt)
+        if room < 1:
+            raise RequestError(
+                f"This model's maximum context length is {self.context} tokens, and the prompt has {len(prompt)}; "
+                f"shorten it to at most {self.context - 1}",
+                param,
+                "context_length_exceeded",
+            )
+        wanted = default if options.max_tokens is None else options.max_tokens
+        tokens = Request(prompt=tuple(prompt), max_tokens=min(wanted, room), eos=eos, sampling=options.sampling)
+        return TextRequest(tokens=tokens, stop=options.stop, tokenizer=self.tokenizer)

@@ -1,0 +1,96 @@
+"""What a text model is asked and answers: frozen values."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import attrs
+
+from truecluster._engine.requests import FinishReason, OnEvent, Request, Sampling
+from truecluster.api import RequestError
+
+from .tokenizer import Tokenizer
+
+MAX_STOPS = 4
+
+
+@attrs.frozen(kw_only=True)
+class TextOptions:
+    """How to answer. ``max_tokens`` ``None`` takes the default of the kind of prompt; at most four stop strings.
+
+    Raises `RequestError` naming the field.
+    """
+
+    max_tokens: int | None = attrs.field(default=None)
+    stop: tuple[str, ...] = attrs.field(default=())
+    sampling: Sampling = attrs.field(factory=Sampling)
+
+    @max_tokens.validator
+    def _not_negative(self, attribute: object, value: int | None) -> None:
+        if value is not None and value < 0:
+            raise RequestError("'max_tokens' must be at least 0", "max_tokens")
+
+    @stop.validator
+    def _can_be_found(self, attribute: object, value: tuple[str, ...]) -> None:
+        if len(value) > MAX_STOPS:
+            raise RequestError(f"'stop' holds {len(value)} strings; give at most {MAX_STOPS}", "stop")
+        if "" in value:
+            raise RequestError("'stop' can't hold an empty string", "stop")
+
+
+@attrs.frozen(kw_only=True)
+class TextRequest:
+    """A prompt ready for an engine, and what turns its tokens into text."""
+
+    tokens: Request
+    stop: tuple[str, ...]
+    tokenizer: Tokenizer
+
+
+@attrs.frozen
+class TextDelta:
+    """More text, never empty, never part of a stop string."""
+
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class TextFinished:
+    """The last event. ``ids`` are the tokens without the one that ended them; ``generated`` is what usage counts.
+
+    ``message`` says what failed where ``reason`` is ``error``.
+    """
+
+    reason: FinishReason
+    ids: tuple[int, ...]
+    generated: int
+    message: str | None = None
+
+
+TextEvent = TextDelta | TextFinished
+
+
+@attrs.frozen(kw_only=True)
+class Completion:
+    """A whole answer; token counts as OpenAI's usage has them."""
+
+    text: str
+    ids: tuple[int, ...]
+    finish_reason: Literal["stop", "length"]
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class Handle(Protocol):
+    """A request that an engine works on."""
+
+    def cancel(self) -> None:
+        """From any thread, any number of times: stop generating. Does nothing once the request is finished."""
+
+
+class Engine(Protocol):
+    """Whatever answers requests in tokens."""
+
+    def submit(self, request: Request, on_event: OnEvent) -> Handle:
+        """From any thread, without waiting. Every request, also one for 0 tokens, ends in one `FinishedEvent`."""
+        ...
