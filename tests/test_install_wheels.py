@@ -1,0 +1,99 @@
+"""What a user gets from an index: wheels, installed side by side, with nothing of the source tree on the path."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MANIFESTS = [
+    *ROOT.glob("core/pyproject.toml"),
+    *ROOT.glob("tcplug_*/pyproject.toml"),
+    *ROOT.glob("plugins/*/pyproject.toml"),
+]
+LEFT_BEHIND = shutil.ignore_patterns("build", "dist", "tests", "*.egg-info", "__pycache__", "*.so", "*.dylib")
+
+RESOLVE_ALL = """
+from truecluster._registry import KINDS, Registry
+registry = Registry.installed()
+for kind in KINDS:
+    for offer in registry.offers(kind):
+        print(kind, offer.spec.name, kind == "quantizer" or registry.resolve(kind, offer.spec.name).__module__)
+print("unavailable", dict(registry.kernels().unavailable))
+"""
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=110, cwd="/")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Built from copies, so that neither what an earlier build left nor the build itself touches the tree."""
+    sources, out = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("wheels")
+    projects = [manifest.parent for manifest in MANIFESTS]
+    copies = [shutil.copytree(project, sources / project.name, ignore=LEFT_BEHIND) for project in projects]
+    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", out, *copies)
+    return sorted(out.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def environment(wheels: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment of the wheels, which finds their dependencies where the tests do.
+
+    The editable installations there are ``.pth`` files, which count only in an environment's own folder.
+    """
+    home = tmp_path_factory.mktemp("environment")
+    venv.create(home, with_pip=False)
+    folder = Path(sysconfig.get_path("purelib", vars={"base": str(home), "platbase": str(home)}))
+    (folder / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip = [sys.executable, "-m", "pip", "--python", home / "bin" / "python"]
+    run(*pip, "install", "--no-deps", "--no-index", "--no-compile", *wheels)
+    return home / "bin"
+
+
+def test_there_is_a_wheel_of_every_package_and_it_says_that_it_is_typed(wheels: list[Path]) -> None:
+    assert len(wheels) == len(MANIFESTS)
+    for wheel in wheels:
+        names = zipfile.ZipFile(wheel).namelist()
+        assert any(name.endswith("/py.typed") for name in names), wheel.name
+        assert not any("tests/" in name for name in names), wheel.name
+
+
+def test_installed_plugins_offer_what_the_source_tree_offers(environment: Path) -> None:
+    installed = json.loads(run(environment / "tc", "plugin", "list", "--json"))
+    assert installed["failures"] == []
+    assert installed == json.loads(run(sys.executable, "-m", "truecluster", "plugin", "list", "--json"))
+    named = {(offer["kind"], offer["name"]) for offer in installed["offers"]}
+    assert named >= {
+        ("architecture", "qwen2"),
+        ("architecture", "llama"),
+        ("quantizer", "fp16"),
+        ("quantizer", "int8"),
+        ("quantizer", "int4"),
+        ("transport", "tcp"),
+        ("transport", "memory"),
+        ("planner", "even"),
+        ("device", "cpu"),
+        ("device", "cuda"),
+        ("device", "mps"),
+    }
+    assert {offer["distribution"] for offer in installed["offers"]} == {
+        manifest.parent.name.replace("_", "-") for manifest in MANIFESTS if manifest.parent.name != "core"
+    }
+
+
+def test_every_offer_resolves_from_the_wheels(environment: Path) -> None:
+    lines = run(environment / "python", "-c", RESOLVE_ALL).splitlines()
+    assert len(lines) > 15
+    assert lines[-1] == "unavailable {}" or shutil.which("cc") is None
