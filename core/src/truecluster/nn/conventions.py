@@ -83,7 +83,7 @@ class DecoderConfig(ModelConfig):
     @property
     def scale(self) -> float:
         """Of attention scores: ``head_dim ** -0.5``."""
-        return self.head_dim**-0.5
+        return float(self.head_dim**-0.5)
 
 
 def decoder_fields(raw: Mapping[str, Any]) -> dict[str, Any]:

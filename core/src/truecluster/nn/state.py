@@ -173,11 +173,13 @@ class SequenceState:
         entry = self._find(row.sequence)
         if row.position > entry.length:
             raise StateError(
-                f"sequence {row.sequence}: a row at position {row.position} leaves a gap, {entry.length} tokens are held"
+                f"sequence {row.sequence}: a row at position {row.position} leaves a gap behind the {entry.length} "
+                "tokens that are held"
             )
         if row.position + row.tokens > len(entry.pages) * PAGE:
             raise StateError(
-                f"sequence {row.sequence}: tokens up to {row.position + row.tokens} don't fit its {len(entry.pages)} pages"
+                f"sequence {row.sequence}: tokens up to {row.position + row.tokens} don't fit its "
+                f"{len(entry.pages)} pages"
             )
         if row.position < entry.length:
             self._truncate(row, entry)
