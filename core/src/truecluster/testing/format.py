@@ -64,7 +64,8 @@ class FormatContract:
     def test_rows_are_those_of_the_whole(self, format: WeightFormat, samples: list[Packed]) -> None:
         for packed in samples:
             whole = format.unpack(packed)
-            for index in (*slices(packed), *indices(packed)):
+            named: list[slice | torch.Tensor] = [*slices(packed), *indices(packed)]
+            for index in named:
                 rows = format.rows(packed, index)
                 assert rows.dtype == torch.float32
                 assert torch.equal(rows, whole[index])
