@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from os.path import exists, expanduser, isdir, join
 
 from truecluster.api import CheckpointError, CheckpointSpec, PluginError
 
@@ -28,11 +28,11 @@ def choose(offers: Sequence[Offer], reference: str) -> Offer:
         return _only(
             reference, _having(offers, lambda form: form == prefix[0]), f"no plugin opens {prefix[0]!r}", offers
         )
-    path = Path(reference).expanduser()
-    if path.is_dir():
+    path = expanduser(reference)
+    if isdir(path):
         return _folder(offers, reference, path)
-    endings = _having(offers, lambda form: form.startswith("*") and path.name.lower().endswith(form[1:].lower()))
-    if path.exists():
+    endings = _having(offers, lambda form: form.startswith("*") and path.lower().endswith(form[1:].lower()))
+    if exists(path):
         return _only(reference, endings, "no plugin opens such a file", offers)
     if endings or not _HUB_ID.fullmatch(reference):
         raise CheckpointError(f"model {reference!r}: there is no such file or folder; {_help(offers)}")
@@ -43,10 +43,10 @@ def _having(offers: Sequence[Offer], fits: Callable[[str], bool]) -> list[Offer]
     return [offer for offer in offers if any(map(fits, _spec(offer).forms))]
 
 
-def _folder(offers: Sequence[Offer], reference: str, path: Path) -> Offer:
+def _folder(offers: Sequence[Offer], reference: str, path: str) -> Offer:
     able = _having(offers, lambda form: form == FOLDER)
     markers = sorted({marker for offer in able for marker in _spec(offer).markers})
-    marked = [offer for offer in able if any((path / marker).exists() for marker in _spec(offer).markers)]
+    marked = [offer for offer in able if any(exists(join(path, marker)) for marker in _spec(offer).markers)]
     return _only(
         reference, marked, f"the folder has none of {', '.join(markers) or '(no plugin opens folders)'}", offers
     )

@@ -79,9 +79,7 @@ def bind_norm(norm: Norm, handles: Mapping[str, Handle], dtypes: Dtypes) -> Call
     return run
 
 
-def bind_embedding(
-    embedding: Embedding, handles: Mapping[str, Handle], dtypes: Dtypes
-) -> Callable[..., torch.Tensor]:
+def bind_embedding(embedding: Embedding, handles: Mapping[str, Handle], dtypes: Dtypes) -> Callable[..., torch.Tensor]:
     matrix, residual = handles[embedding.weight.key], torch_dtype(dtypes.residual)
 
     def run(ids: torch.Tensor) -> torch.Tensor:
@@ -91,17 +89,14 @@ def bind_embedding(
 
 
 def bind_attend(attend: Attend, handles: Mapping[str, Handle], dtypes: Dtypes) -> Callable[..., torch.Tensor]:
-    def run(
-        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, batch: Batch, state: PagedState
-    ) -> torch.Tensor:
+    def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, batch: Batch, state: PagedState) -> torch.Tensor:
         mixed = torch.empty_like(q)
         for (first, count, position, _), pages in zip(batch.rows.tolist(), batch.pages, strict=True):
             rows, end = slice(first, first + count), position + count
             ids = pages[: -(-end // PAGE)].long().to(q.device)
             where = torch.arange(position, end, device=q.device)
             keys, values = (
-                _append_and_gather(state.arrays[name], ids, where, new[rows], end)
-                for name, new in (("k", k), ("v", v))
+                _append_and_gather(state.arrays[name], ids, where, new[rows], end) for name, new in (("k", k), ("v", v))
             )
             mixed[rows] = _softmax_mix(q[rows], keys, values, where, attend.scale, state.sliding)
         return mixed
