@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -129,6 +130,22 @@ def test_nothing_runs_code_from_data(folder: Path) -> None:
     assert [
         f"{file.relative_to(ROOT)}: {call}" for file in files(folder) for call in calls(file) if call in CALLS
     ] == []
+
+
+COMES_WITH = {"starlette": "fastapi", "pytest": "pytest"}
+"""Imported under another name than it is asked for; pytest is of the extra ``testing``."""
+OPTIONAL = {"transformers"}
+
+
+@pytest.mark.parametrize("project", [ROOT / "core", *PLUGINS], ids=lambda path: path.name)
+def test_a_package_asks_for_what_it_imports(project: Path) -> None:
+    listed = (project / "pyproject.toml").read_text().replace("_", "-").lower()
+    names = {name for file in files(project / "src") for name in imports(file, at_run_time=True, package="own")}
+    foreign = (
+        {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names) - OPTIONAL - {"own", "__future__"}
+    )
+    wanted = {COMES_WITH.get(name, name).replace("_", "-") for name in foreign - {project.name}}
+    assert [name for name in sorted(wanted) if f'"{name}' not in listed] == []
 
 
 def test_only_the_registry_imports_by_name() -> None:
