@@ -1,0 +1,79 @@
+"""The two ends of an edge within a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from truecluster.api import DeviceContext, Edge, EdgeBroken, EdgeTerms, Place, TransportError
+
+from .channel import Channel, Parcel, Side
+
+
+class MemoryEdge(Edge):
+    """``side``'s end of ``channel``. Tensors are copied when sent, and once more to where they belong."""
+
+    def __init__(self, channel: Channel, side: Side, terms: EdgeTerms, device: DeviceContext | None) -> None:
+        self._channel = channel
+        self._side = side
+        self._terms = terms
+        self._device = device
+        self._end: TransportError | None = None
+
+    def send(self, header: bytes, tensors: Sequence[torch.Tensor]) -> None:
+        with self._use():
+            pieces = [_bytes(self._on_host(tensor)) for tensor in tensors]
+            payload = torch.cat(pieces) if pieces else torch.empty(0, dtype=torch.uint8)
+            self._channel.put(Parcel(bytes(header), payload))
+
+    def recv(self, place: Place) -> bytes:
+        with self._use():
+            parcel = self._channel.take()
+            if len(parcel.header) > self._terms.max_header:
+                raise self._broken(f"a header of {len(parcel.header)} bytes, at most {self._terms.max_header} allowed")
+            self._fill(place(parcel.header), parcel.payload)
+            return parcel.header
+
+    def abort(self) -> None:
+        self._channel.leave(self._side)
+
+    def close(self) -> None:
+        self._channel.leave(self._side)
+
+    def _fill(self, places: Sequence[torch.Tensor], payload: torch.Tensor) -> None:
+        room = sum(tensor.nbytes for tensor in places)
+        if payload.nbytes != room:
+            raise self._broken(f"a payload of {payload.nbytes} bytes where {room} are due")
+        for tensor, piece in zip(places, payload.split([tensor.nbytes for tensor in places]), strict=True):
+            _bytes(tensor).copy_(piece)
+
+    def _on_host(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.device.type == "cpu":
+            return tensor
+        if self._device is None:
+            raise ValueError(f"a tensor on {tensor.device} needs the edge to be opened with its device")
+        return self._device.download(tensor).contiguous()
+
+    def _broken(self, what: str) -> EdgeBroken:
+        return EdgeBroken(f"edge {self._terms.edge}: {what}")
+
+    @contextmanager
+    def _use(self) -> Iterator[None]:
+        """Whatever interrupts a call is the end of the edge, and wakes the peer."""
+        if self._end is not None:
+            raise self._end
+        try:
+            yield
+        except BaseException as error:
+            self._end = error if isinstance(error, TransportError) else self._broken("it failed earlier")
+            self._channel.leave(self._side)
+            raise
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The flat bytes of a contiguous tensor, not copied."""
+    if not tensor.is_contiguous():
+        raise ValueError(f"a tensor of shape {tuple(tensor.shape)} that is not contiguous can't cross an edge")
+    return tensor.detach().view(-1).view(torch.uint8)

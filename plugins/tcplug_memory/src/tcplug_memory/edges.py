@@ -1,0 +1,98 @@
+"""Edges between threads of one process."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import Literal
+
+import attrs
+
+from truecluster.api import (
+    DeviceContext,
+    Edge,
+    EdgeClosed,
+    EdgeTerms,
+    EdgeTimeout,
+    EdgeTransport,
+    HandshakeError,
+)
+
+from .channel import Channel, Side
+from .edge import MemoryEdge
+from .proof import prove_both
+
+_MARK = b"memory"
+
+
+@attrs.define(eq=False)
+class _Offer:
+    terms: EdgeTerms
+    channel: Channel | None = None
+
+
+class MemoryEdges(EdgeTransport):
+    """The key is proven here too, so that a test of it needs no network."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._offers: dict[bytes, _Offer] = {}
+        self._closed = False
+
+    def offer(self, terms: EdgeTerms) -> bytes:
+        ticket = _MARK + secrets.token_bytes(32)
+        with self._changed:
+            self._check(terms)
+            self._offers[ticket] = _Offer(terms)
+        return ticket
+
+    def open(
+        self, terms: EdgeTerms, ticket: bytes, role: Literal["producer", "consumer"], device: DeviceContext | None
+    ) -> Edge:
+        if role == "producer":
+            return MemoryEdge(self._enter(terms, ticket), Side.PRODUCER, terms, device)
+        return MemoryEdge(self._await(terms, ticket), Side.CONSUMER, terms, device)
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            for offer in self._offers.values():
+                if offer.channel is not None:
+                    offer.channel.leave(Side.CONSUMER)
+            self._offers.clear()
+            self._changed.notify_all()
+
+    def _enter(self, terms: EdgeTerms, ticket: bytes) -> Channel:
+        offer = self._find(terms, ticket)
+        prove_both(terms, offer.terms)
+        with self._changed:
+            self._check(terms)
+            if offer.channel is not None or self._offers.get(ticket) is not offer:
+                raise HandshakeError(f"edge {terms.edge}: its ticket was used before; ask its consumer for a new one")
+            offer.channel = Channel(terms.edge, terms.timeout)
+            self._changed.notify_all()
+            return offer.channel
+
+    def _await(self, terms: EdgeTerms, ticket: bytes) -> Channel:
+        offer = self._find(terms, ticket)
+        with self._changed:
+            self._changed.wait_for(lambda: offer.channel is not None or self._closed, terms.timeout)
+            self._check(terms)
+            self._offers.pop(ticket, None)
+            if offer.channel is None:
+                raise EdgeTimeout(f"edge {terms.edge}: no producer came within {terms.timeout:g} s")
+            return offer.channel
+
+    def _find(self, terms: EdgeTerms, ticket: bytes) -> _Offer:
+        with self._changed:
+            self._check(terms)
+            offer = self._offers.get(ticket)
+        if offer is None:
+            raise HandshakeError(
+                f"edge {terms.edge}: its ticket is not an open offer of this process, or was used before"
+            )
+        return offer
+
+    def _check(self, terms: EdgeTerms) -> None:
+        if self._closed:
+            raise EdgeClosed(f"edge {terms.edge}: this side has closed its transport")

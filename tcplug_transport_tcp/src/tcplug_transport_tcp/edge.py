@@ -1,0 +1,176 @@
+"""One end of an edge over a blocking socket.
+
+A message is ``[header length u32][payload length u64]``, big-endian, the header, and the tensors' bytes one behind
+the other. The socket stays in blocking mode for the wait between two messages; within one, calls don't block and a
+poll has the rest of the deadline.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import threading
+from collections.abc import Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from truecluster.api import Edge, EdgeBroken, EdgeClosed, EdgeEnded, EdgeTerms, Place, TransportError
+
+from .deadline import Deadline
+from .memory import deliver, landing, on_host, view
+from .sockets import tune, widen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+    from truecluster.api import DeviceContext
+
+_PREFIX = struct.Struct(">IQ")
+
+
+class TcpEdge(Edge):
+    """``sock`` is connected and proven; it is this object's from now on."""
+
+    def __init__(self, sock: socket.socket, terms: EdgeTerms, device: DeviceContext | None) -> None:
+        tune(sock, terms.timeout)
+        widen(sock)
+        sock.settimeout(None)
+        self._sock = sock
+        self._terms = terms
+        self._device = device
+        self._prefix = bytearray(_PREFIX.size)
+        self._using = threading.Lock()
+        self._closed = False
+        self._end: TransportError | None = None
+
+    def send(self, header: bytes, tensors: Sequence[torch.Tensor]) -> None:
+        with self._use():
+            if self._peer_left():
+                raise EdgeEnded(f"edge {self._terms.edge}: the consumer closed it")
+            held = [on_host(tensor, self._device) for tensor in tensors]
+            views = [view(tensor) for tensor in held]
+            prefix = _PREFIX.pack(len(header), sum(each.nbytes for each in views))
+            self._send_all([memoryview(prefix + header), *views])
+
+    def recv(self, place: Place) -> bytes:
+        with self._use():
+            got = self._sock.recv_into(self._prefix)
+            if not got:
+                raise EdgeEnded(f"edge {self._terms.edge}: the producer closed it")
+            deadline = self._deadline()
+            self._fill(memoryview(self._prefix)[got:], deadline)
+            size, payload = _PREFIX.unpack(self._prefix)
+            if size > self._terms.max_header:
+                raise self._rule(f"a header of {size} bytes, at most {self._terms.max_header} are allowed")
+            header = bytearray(size)
+            self._fill(memoryview(header), deadline)
+            self._receive_payload(place(bytes(header)), payload, deadline)
+            return bytes(header)
+
+    def abort(self) -> None:
+        self._closed = True
+        with suppress(OSError):  # not connected any more
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.abort()  # what was sent still arrives: the end is queued behind it
+        with self._using:
+            self._sock.close()
+
+    def _receive_payload(self, places: Sequence[torch.Tensor], payload: int, deadline: Deadline) -> None:
+        landed = [landing(tensor) for tensor in places]
+        views = [view(tensor) for tensor in landed]
+        room = sum(each.nbytes for each in views)
+        if payload != room:
+            raise self._rule(f"a payload of {payload} bytes where {room} are due")
+        for each in views:
+            self._fill(each, deadline)
+        for there, tensor in zip(landed, places, strict=True):
+            deliver(there, tensor, self._device)
+
+    def _send_all(self, parts: list[memoryview]) -> None:
+        deadline: Deadline | None = None
+        while parts:
+            try:
+                sent = self._sock.sendmsg(parts, (), socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                deadline = deadline or self._deadline()
+                self._wait(select.POLLOUT | select.POLLIN, deadline)
+                if self._peer_left():
+                    raise self._rule("the consumer closed it inside a message") from None
+                continue
+            parts = _after(parts, sent)
+
+    def _fill(self, memory: memoryview, deadline: Deadline) -> None:
+        while memory:
+            try:
+                got = self._sock.recv_into(memory, 0, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                self._wait(select.POLLIN, deadline)
+                continue
+            if not got:
+                raise self._rule("the producer left inside a message")
+            memory = memory[got:]
+
+    def _wait(self, events: int, deadline: Deadline) -> None:
+        poll = select.poll()
+        poll.register(self._sock, events)
+        poll.poll(deadline.left() * 1000)
+
+    def _peer_left(self) -> bool:
+        """Whether the consumer has closed its end: it never sends anything, so all there can be is the end."""
+        try:
+            return self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
+        except ConnectionError:  # it left messages unread
+            return True
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._terms.timeout, f"edge {self._terms.edge}: a message that had begun")
+
+    def _rule(self, what: str) -> EdgeBroken:
+        return EdgeBroken(f"edge {self._terms.edge}: {what}")
+
+    @contextmanager
+    def _use(self) -> Iterator[None]:
+        """One call at a time; whatever interrupts one is the end of the edge, and wakes the peer."""
+        with self._using:
+            self._check()
+            try:
+                yield
+            except BaseException as error:
+                self._end = self._explain(error)
+                with suppress(OSError):
+                    self._sock.shutdown(socket.SHUT_RDWR)
+                if isinstance(error, OSError | TransportError):
+                    raise self._end from error
+                raise
+
+    def _check(self) -> None:
+        if self._closed:
+            raise self._closed_here()
+        if self._end is not None:
+            raise self._end
+
+    def _explain(self, error: BaseException) -> TransportError:
+        if self._closed:
+            return self._closed_here()
+        if isinstance(error, TransportError):
+            return error
+        return self._rule(f"the connection was lost: {error}" if isinstance(error, OSError) else "it failed earlier")
+
+    def _closed_here(self) -> EdgeClosed:
+        return EdgeClosed(f"edge {self._terms.edge}: this side closed it")
+
+
+def _after(parts: list[memoryview], sent: int) -> list[memoryview]:
+    """What is left of ``parts`` when ``sent`` bytes are gone."""
+    for at, part in enumerate(parts):
+        if sent < part.nbytes:
+            return [part[sent:], *parts[at + 1 :]]
+        sent -= part.nbytes
+    return []
