@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema
+import openai
+import pytest
+
+from truecluster._engine.requests import FinishedEvent, TokenEvent
+from truecluster.api import RequestError
+
+SCHEMAS = json.loads((Path(__file__).parent / "openai_schemas.json").read_text())
+COMPLETION = {"model": "tiny", "prompt": "abc"}
+CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
+
+
+def validate(body: Any, schema: str) -> None:
+    whole = {"$ref": f"#/components/schemas/{schema}", "components": SCHEMAS["components"]}
+    jsonschema.Draft202012Validator(whole).validate(body)
+
+
+@pytest.fixture
+def official(running: Any) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{running.url}/v1", api_key="unused", max_retries=0) as client:
+        yield client
+
+
+def test_models_are_listed_and_found_by_name(client: httpx.Client) -> None:
+    listed = client.get("/v1/models").json()
+    validate(listed, "ListModelsResponse")
+    assert [model["id"] for model in listed["data"]] == ["org/tiny", "tiny"]
+    for name in ("org/tiny", "tiny", "org%2Ftiny"):
+        found = client.get(f"/v1/models/{name}").json()
+        validate(found, "Model")
+        assert found["created"] == 1_700_000_000
+    assert client.get("/v1/models/other").json()["error"]["code"] == "model_not_found"
+
+
+def test_a_completion_has_openais_shape_and_right_counts(client: httpx.Client, running: Any) -> None:
+    response = client.post("/v1/completions", json=COMPLETION)
+    body = response.json()
+    validate(body, "CreateCompletionResponse")
+    assert response.status_code == 200
+    assert body["model"] == "tiny"
+    assert body["choices"] == [{"index": 0, "text": "Hello", "finish_reason": "stop", "logprobs": None}]
+    assert body["usage"] == {"prompt_tokens": 3, "completion_tokens": 6, "total_tokens": 9}
+    asked = running.state.engine.asked[0]
+    assert (asked.prompt, asked.max_tokens) == (tuple(b"abc"), 16)
+    assert (asked.sampling.temperature, asked.sampling.top_p, asked.sampling.seed) == (1.0, 1.0, None)
+
+
+def test_a_chat_has_openais_shape_and_right_counts(client: httpx.Client, running: Any) -> None:
+    body = client.post("/v1/chat/completions", json={**CHAT, "model": "org/tiny"}).json()
+    validate(body, "CreateChatCompletionResponse")
+    assert body["model"] == "org/tiny"
+    message = {"role": "assistant", "content": "Hello", "refusal": None}
+    assert body["choices"] == [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}]
+    assert body["usage"] == {"prompt_tokens": 8, "completion_tokens": 6, "total_tokens": 14}
+    asked = running.state.engine.asked[0]
+    assert (asked.prompt, asked.max_tokens) == ((*b"user:hi", 128), 92)
+
+
+def test_the_official_client_reads_answers_and_errors(official: openai.OpenAI) -> None:
+    assert [model.id for model in official.models.list()] == ["org/tiny", "tiny"]
+    assert official.models.retrieve("org/tiny").id == "org/tiny"
+    assert official.completions.create(model="tiny", prompt="abc").choices[0].text == "Hello"
+    messages: Any = [{"role": "user", "content": "hi"}]
+    chat = official.chat.completions.create(model="tiny", messages=messages)
+    assert chat.choices[0].message.content == "Hello"
+    with pytest.raises(openai.NotFoundError) as absent:
+        official.chat.completions.create(model="other", messages=messages)
+    assert absent.value.code == "model_not_found"
+    with pytest.raises(openai.BadRequestError) as refused:
+        official.chat.completions.create(model="tiny", messages=messages, stream=True)
+    assert refused.value.param == "stream"
+
+
+def test_fields_reach_the_engine(client: httpx.Client, running: Any) -> None:
+    fields = {"temperature": 0, "top_p": 0.5, "seed": -5, "stop": "l", "max_completion_tokens": 7, "user": "me", "n": 1}
+    body = client.post("/v1/chat/completions", json={**CHAT, **fields}).json()
+    assert body["choices"][0]["message"]["content"] == "He"
+    assert body["usage"]["completion_tokens"] == 3
+    asked = running.state.engine.asked[0]
+    assert (asked.sampling.temperature, asked.sampling.top_p, asked.sampling.seed) == (0.0, 0.5, -5)
+    assert asked.max_tokens == 7
+
+
+def test_null_is_absent(client: httpx.Client, running: Any) -> None:
+    names = ["max_tokens", "n", "stop", "seed", "stream", "logprobs", "temperature", "top_p", "logit_bias", "user"]
+    nulls = dict.fromkeys([*names, "stream_options", "echo", "suffix", "best_of"])
+    assert client.post("/v1/completions", json={**COMPLETION, **nulls}).status_code == 200
+    assert running.state.engine.asked[0].max_tokens == 16
+    assert client.post("/v1/chat/completions", json={**CHAT, **dict.fromkeys([*names, "tools"])}).status_code == 200
+
+
+@pytest.mark.parametrize("stop", [None, "\n", ["\n"], [], ["a", "b", "c", "d"]])
+def test_stop_takes_every_form(client: httpx.Client, stop: Any) -> None:
+    assert client.post("/v1/completions", json={**COMPLETION, "stop": stop}).status_code == 200
+
+
+def test_prompts_may_be_ids_and_several(client: httpx.Client, running: Any) -> None:
+    assert client.post("/v1/completions", json={**COMPLETION, "prompt": [1, 2]}).json()["usage"]["prompt_tokens"] == 2
+    body = client.post("/v1/completions", json={**COMPLETION, "prompt": ["a", [1, 2], "bcd"]}).json()
+    validate(body, "CreateCompletionResponse")
+    assert [choice["index"] for choice in body["choices"]] == [0, 1, 2]
+    assert body["usage"] == {"prompt_tokens": 6, "completion_tokens": 18, "total_tokens": 24}
+    assert {request.prompt for request in running.state.engine.asked} == {(1, 2), (0x61,), tuple(b"bcd")}
+
+
+def test_no_tokens_asked_is_length(client: httpx.Client, running: Any) -> None:
+    running.state.engine.events = [FinishedEvent(reason="length", generated=0)]
+    body = client.post("/v1/completions", json={**COMPLETION, "max_tokens": 0}).json()
+    assert body["choices"][0] == {"index": 0, "text": "", "finish_reason": "length", "logprobs": None}
+    assert body["usage"]["completion_tokens"] == 0
+
+
+def test_values_that_ask_for_nothing_are_taken(client: httpx.Client) -> None:
+    neutral = {"n": 1, "stream": False, "frequency_penalty": 0, "presence_penalty": 0.0, "logit_bias": {}, "top_k": -1}
+    harmless = {"user": "u", "metadata": {"a": "b"}, "store": True, "service_tier": "auto"}
+    chat = {"logprobs": False, "response_format": {"type": "text"}, "tools": [], "tool_choice": "none"}
+    response = client.post("/v1/chat/completions", json={**CHAT, **neutral, **harmless, **chat})
+    assert response.status_code == 200
+    assert "x-truecluster-warning" not in response.headers
+    assert (
+        client.post("/v1/completions", json={**COMPLETION, **neutral, "best_of": 1, "echo": False}).status_code == 200
+    )
+
+
+def test_unknown_fields_are_answered_with_a_warning(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    response = client.post("/v1/completions", json={**COMPLETION, "logit_biass": {}, "a\r\nb: é": 1})
+    assert response.status_code == 200
+    expected = 'unknown fields were ignored: "logit_biass", "a\\r\\nb: \\u00e9"'
+    assert response.headers["x-truecluster-warning"] == expected
+    assert [record.message.count("\n") for record in caplog.records] == [0]
+    assert '"logit_biass"' in caplog.text
+
+
+def test_a_failing_engine_is_a_500_that_tells_nothing_private(
+    client: httpx.Client, running: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    failure = FinishedEvent(reason="error", generated=1, message="node at /home/me/10.0.0.7 was lost")
+    running.state.engine.events = [TokenEvent(0x61), failure]
+    response = client.post("/v1/completions", json={**COMPLETION, "prompt": ["a", "b"]})
+    validate(response.json(), "ErrorResponse")
+    assert (response.status_code, response.json()["error"]["type"]) == (500, "server_error")
+    assert "/home" not in response.text
+    assert "/home/me/10.0.0.7" in caplog.text
+
+
+def test_what_the_engine_refuses_is_a_400(client: httpx.Client, running: Any) -> None:
+    running.state.engine.refuse = RequestError("the cache has room for 5 tokens", "prompt", "context_length_exceeded")
+    response = client.post("/v1/completions", json=COMPLETION)
+    validate(response.json(), "ErrorResponse")
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "context_length_exceeded")

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema
+import pytest
+
+from truecluster._serve import Readiness
+
+SCHEMAS = json.loads((Path(__file__).parent / "openai_schemas.json").read_text())
+COMPLETION = {"model": "tiny", "prompt": "abc"}
+CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
+JSON = {"content-type": "application/json"}
+
+
+def error(response: httpx.Response, status: int) -> dict[str, Any]:
+    """The error of a response that must have OpenAI's shape."""
+    body = response.json()
+    whole = {"$ref": "#/components/schemas/ErrorResponse", "components": SCHEMAS["components"]}
+    jsonschema.Draft202012Validator(whole).validate(body)
+    assert (response.status_code, set(body), set(body["error"])) == (
+        status,
+        {"error"},
+        {"message", "type", "param", "code"},
+    )
+    found: dict[str, Any] = body["error"]
+    return found
+
+
+def alive(client: httpx.Client) -> bool:
+    return client.post("/v1/completions", json=COMPLETION).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"42",
+        b'"x"',
+        b"\xff\xfe",
+        b'{"model": "tiny", "prompt": "\xff"}',
+        b'{"model": "tiny", "prompt": "a", "temperature": NaN}',
+        b'{"model": "tiny", "prompt": "a", "temperature": 1e999}',
+        b'{"model": "tiny", "prompt": "a", "top_p": -Infinity}',
+        b'{"model": "tiny", "prompt": "a", "unknown": [Infinity]}',
+        b'{"model": "tiny", "prompt": "a", "seed": ' + b"1" * 5000 + b"}",
+        b'{"model": "tiny", "prompt": ' + b"[" * 100_000,
+        b'{"model": "tiny", "prompt": ' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}",
+    ],
+    ids=lambda body: body[:48].decode("latin-1"),
+)
+def test_bodies_that_are_no_json_object_are_refused(client: httpx.Client, body: bytes) -> None:
+    found = error(client.post("/v1/completions", content=body, headers=JSON), 400)
+    assert found["type"] == "invalid_request_error"
+    assert "NaN" not in str(found["param"])
+    assert alive(client)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("completions", '{"model": "\\ud800", "prompt": "a"}', "model"),
+        ("completions", '{"model": "tiny", "prompt": "\\ud800"}', "prompt"),
+        ("completions", '{"model": "tiny", "prompt": "a", "stop": ["x", "\\udfff"]}', "stop[1]"),
+        ("completions", '{"model": "tiny", "prompt": "a", "user": "\\ud800"}', "user"),
+        ("chat/completions", '{"model": "tiny", "messages": [{"role": "user", "content": "\\ud800"}]}', None),
+        ("chat/completions", '{"model": "tiny", "messages": [], "tools": [{"name": "\\ud800"}]}', "tools[0].name"),
+    ],
+)
+def test_half_a_surrogate_pair_is_named(client: httpx.Client, path: str, body: str, param: str | None) -> None:
+    found = error(client.post(f"/v1/{path}", content=body.encode(), headers=JSON), 400)
+    assert found["param"] == (param or "messages[0].content")
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("max_tokens", [-1, True, "5", 5.0, 10**23]),
+        ("temperature", [-0.1, 2.1, True, "1"]),
+        ("top_p", [-0.1, 1.1, False]),
+        ("seed", [1.0, 2**63, -(2**63) - 1, 10**26, True]),
+        ("stop", ["", ["", "x"], ["a"] * 5, 7, [1, 2], {}]),
+        ("n", [2, 0, True, 10**23, "1", 1.0]),
+        ("stream", [True, "yes", 1]),
+        ("stream_options", [{}, {"include_usage": True}]),
+        ("echo", [True, 0]),
+        ("logprobs", [0, 1]),
+        ("best_of", [3]),
+        ("suffix", ["x"]),
+        ("logit_bias", [{"1": 100}]),
+        ("frequency_penalty", [0.5, False]),
+        ("presence_penalty", [-2]),
+        ("top_k", [40]),
+        ("repetition_penalty", [1.1]),
+        ("model", [5, None]),
+        ("prompt", [None, 5, [], [[]], ["a", 5], [1.0], [True], {}, [129], [-1], "", ["a"] * 129]),
+        ("user", [5]),
+    ],
+)
+def test_fields_of_completions_are_named(client: httpx.Client, running: Any, name: str, values: list[Any]) -> None:
+    for value in values:
+        assert error(client.post("/v1/completions", json={**COMPLETION, name: value}), 400)["param"] == name
+    assert not running.state.engine.asked
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("max_tokens", [0, -5]),
+        ("max_completion_tokens", [0, True]),
+        ("messages", [None, [], "hi", {}]),
+        ("tools", [[{"type": "function"}]]),
+        ("tool_choice", ["required"]),
+        ("response_format", [{"type": "json_object"}, {"type": "json_schema"}]),
+        ("logprobs", [True]),
+        ("top_logprobs", [5]),
+        ("functions", [[{"name": "f"}]]),
+        ("audio", [{}]),
+        ("modalities", [["text", "audio"]]),
+        ("reasoning_effort", ["high"]),
+        ("stream", [True]),
+        ("n", [2]),
+        ("prompt", ["x"]),
+        ("min_p", [0.1]),
+    ],
+)
+def test_fields_of_chats_are_named(client: httpx.Client, running: Any, name: str, values: list[Any]) -> None:
+    for value in values:
+        assert error(client.post("/v1/chat/completions", json={**CHAT, name: value}), 400)["param"] == name
+    assert not running.state.engine.asked
+
+
+@pytest.mark.parametrize(
+    "messages", [[123], [{}], [{"role": 123}], [{"role": "user"}], [{"role": "wizard", "content": "x"}]]
+)
+def test_malformed_messages_are_named(client: httpx.Client, messages: Any) -> None:
+    found = error(client.post("/v1/chat/completions", json={**CHAT, "messages": messages}), 400)
+    assert found["param"].startswith("messages[0]")
+    assert alive(client)
+
+
+def test_a_field_that_is_missing_is_named(client: httpx.Client) -> None:
+    assert error(client.post("/v1/completions", json={"prompt": "a"}), 400)["param"] == "model"
+    assert error(client.post("/v1/completions", json={"model": "tiny"}), 400)["param"] == "prompt"
+    assert error(client.post("/v1/chat/completions", json={"model": "tiny"}), 400)["param"] == "messages"
+
+
+@pytest.mark.parametrize("name", ["does-not-exist", "", "é" * 5000])
+def test_an_unknown_model_is_not_found(client: httpx.Client, name: str) -> None:
+    for path, body in (("completions", COMPLETION), ("chat/completions", CHAT)):
+        found = error(client.post(f"/v1/{path}", json={**body, "model": name}), 404)
+        assert (found["param"], found["code"], found["type"]) == ("model", "model_not_found", "invalid_request_error")
+        assert len(found["message"]) < 600
+
+
+def test_two_limits_that_differ_are_refused(client: httpx.Client) -> None:
+    limits = {"max_tokens": 5, "max_completion_tokens": 6}
+    assert error(client.post("/v1/chat/completions", json={**CHAT, **limits}), 400)["param"] == "max_tokens"
+
+
+def test_a_prompt_over_the_context_says_the_numbers(client: httpx.Client) -> None:
+    found = error(client.post("/v1/completions", json={**COMPLETION, "prompt": "a" * 101}), 400)
+    assert (found["code"], found["param"]) == ("context_length_exceeded", "prompt")
+    assert "100 tokens" in found["message"]
+    assert "101" in found["message"]
+
+
+def test_routes_and_methods_that_are_not_there(client: httpx.Client) -> None:
+    for path in ("/", "/v1/other", "/v1/completions/", "/docs", "/openapi.json"):
+        error(client.get(path), 404)
+    response = client.get("/v1/completions")
+    error(response, 405)
+    assert response.headers["allow"] == "POST"
+    error(client.delete("/v1/models"), 405)
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "", "application/x-www-form-urlencoded"])
+def test_bodies_of_another_type_are_refused(client: httpx.Client, kind: str) -> None:
+    error(client.post("/v1/completions", content=json.dumps(COMPLETION), headers={"content-type": kind}), 415)
+
+
+def test_bodies_without_end_are_refused(client: httpx.Client) -> None:
+    large = b'{"model": "tiny", "prompt": "' + b"a" * (4 * 1024 * 1024) + b'"}'
+    error(client.post("/v1/completions", content=large, headers=JSON), 413)
+    chunks = (large[i : i + 65536] for i in range(0, len(large), 65536))
+    error(client.post("/v1/completions", content=chunks, headers=JSON), 413)
+    assert alive(client)
+
+
+def test_a_cluster_that_is_not_ready_says_how_many_nodes_it_needs(client: httpx.Client, running: Any) -> None:
+    running.state.readiness = Readiness(ready=False, required=3, connected=1)
+    for path, body in (("completions", COMPLETION), ("chat/completions", CHAT)):
+        response = client.post(f"/v1/{path}", json=body)
+        assert response.status_code == 503
+        assert response.json() == {
+            "error": {
+                "message": "Model is not ready. Required nodes: 3, connected ready nodes: 1",
+                "type": "cluster_not_ready",
+                "param": None,
+                "code": None,
+            }
+        }
+    assert client.get("/v1/models").status_code == 200

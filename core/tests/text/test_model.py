@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from truecluster._engine.requests import Sampling
+from truecluster._text import TextModel, TextOptions
+from truecluster.api import Checkpoint, Packed, RequestError, TokenizerData
+
+TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
+CHAT = [{"role": "user", "content": "hi"}]
+
+
+class FakeCheckpoint(Checkpoint):
+    def __init__(self, data: TokenizerData, generation: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+        self.generation, self.metadata = generation, metadata
+        self.chat_templates = {"default": TEMPLATE}
+        self._data = data
+
+    def read(self, name: str) -> Packed:
+        raise NotImplementedError
+
+    def tokenizer(self) -> TokenizerData:
+        return self._data
+
+
+@pytest.fixture
+def model(byte_data: TokenizerData) -> TextModel:
+    return TextModel.load(FakeCheckpoint(byte_data, {}, {}), context=20)
+
+
+@pytest.mark.parametrize(
+    ("generation", "metadata", "expected"),
+    [
+        ({"eos_token_id": [7, 8]}, {"eos_token_id": 9}, {7, 8, 9, 258}),
+        ({"eos_token_id": 7}, {}, {7, 258}),
+        ({}, {"eos_token_id": None}, {258}),
+    ],
+)
+def test_the_end_is_what_any_source_names(
+    byte_data: TokenizerData, generation: Mapping[str, Any], metadata: Mapping[str, Any], expected: set[int]
+) -> None:
+    model = TextModel.load(FakeCheckpoint(byte_data, generation, metadata), context=20)
+    assert model.prepare_completion("a", TextOptions()).tokens.eos == expected
+    assert model.prepare_chat(CHAT, TextOptions()).tokens.eos == expected | {257}
+
+
+def test_a_request_carries_prompt_sampling_and_stops(model: TextModel) -> None:
+    options = TextOptions(max_tokens=3, stop=("x",), sampling=Sampling(temperature=0.5, seed=1))
+    asked = model.prepare_completion("ab", options)
+    assert (asked.tokens.prompt, asked.tokens.max_tokens, asked.stop) == ((0x61, 0x62), 3, ("x",))
+    assert asked.tokens.sampling == Sampling(temperature=0.5, seed=1)
+    assert model.prepare_completion([1, 259], options).tokens.prompt == (1, 259)
+    assert model.prepare_chat(CHAT, options).tokens.prompt == (256, *b"hi", 257)
+
+
+def test_max_tokens_has_openais_defaults_and_fits_the_context(model: TextModel) -> None:
+    assert model.prepare_completion("a", TextOptions()).tokens.max_tokens == 16
+    assert model.prepare_completion("a" * 10, TextOptions()).tokens.max_tokens == 10
+    assert model.prepare_completion("a" * 19, TextOptions(max_tokens=5)).tokens.max_tokens == 1
+    assert model.prepare_completion("a", TextOptions(max_tokens=0)).tokens.max_tokens == 0
+    assert model.prepare_chat(CHAT, TextOptions()).tokens.max_tokens == 16
+
+
+def test_a_prompt_that_leaves_no_room_is_refused_with_the_numbers(model: TextModel) -> None:
+    with pytest.raises(RequestError, match=r"context length is 20 tokens, and the prompt has 20") as refused:
+        model.prepare_completion("a" * 20, TextOptions())
+    assert (refused.value.param, refused.value.code) == ("prompt", "context_length_exceeded")
+    with pytest.raises(RequestError, match="has 32") as refused:
+        model.prepare_chat([{"role": "user", "content": "a" * 30}], TextOptions())
+    assert refused.value.param == "messages"
+
+
+@pytest.mark.parametrize(("prompt", "match"), [("", "empty"), ([], "empty"), ([260], "0 to 259"), ([-1], "0 to 259")])
+def test_prompts_without_meaning_are_refused(model: TextModel, prompt: Any, match: str) -> None:
+    with pytest.raises(RequestError, match=match):
+        model.prepare_completion(prompt, TextOptions())
+
+
+def test_half_a_surrogate_pair_is_refused(model: TextModel) -> None:
+    with pytest.raises(RequestError, match="surrogate"):
+        model.prepare_completion("\ud800", TextOptions())
+
+
+@pytest.mark.parametrize("options", [{"max_tokens": -1}, {"stop": ("",)}, {"stop": ("a",) * 5}])
+def test_options_name_the_field_that_is_wrong(options: Any) -> None:
+    with pytest.raises(RequestError) as refused:
+        TextOptions(**options)
+    assert refused.value.param == next(iter(options))
