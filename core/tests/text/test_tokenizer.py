@@ -65,7 +65,7 @@ def test_prefixes_are_where_the_library_puts_them(scheme: str, text: str) -> Non
     assert tokenizer.encode_prompt(text) == library.encode(text).ids
 
 
-def test_bos_comes_from_the_tokenizer_or_from_the_facts_and_never_twice(byte_data: TokenizerData) -> None:
+def test_bos_is_added_as_the_facts_say_and_never_twice(byte_data: TokenizerData) -> None:
     library = sentencepiece_like("first")
     library.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
@@ -74,6 +74,8 @@ def test_bos_comes_from_the_tokenizer_or_from_the_facts_and_never_twice(byte_dat
     assert with_template.encode_prompt("a") == [0, 5]
     assert with_template.encode_prompt("<s>a") == [0, 3]
     assert with_template.encode_guarded("<s>a", "!") == [0, 3]
+    without = Tokenizer(TokenizerData(json=library.to_str(), bos="<s>", add_bos=False))
+    assert without.encode_prompt("a") == [5]
     with_fact = Tokenizer(TokenizerData(json=byte_data.json, bos="<|endoftext|>", add_bos=True))
     assert with_fact.encode_prompt("a") == [258, 0x61]
 

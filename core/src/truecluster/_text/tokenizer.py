@@ -62,11 +62,13 @@ class Tokenizer:
         self._control_ids = frozenset(token.id for token in tokens)
         unknown = getattr(self._inner.model, "unk_token", None)
         self._never_from_text = self._control_ids - {self.id(unknown)}
-        self._leading = _leading_ids(self._inner) or self._bos_ids(data)
+        self._leading = self._leading_for(data)
 
-    def _bos_ids(self, data: TokenizerData) -> list[int]:
-        id = self.id(data.bos) if data.add_bos else None
-        return [] if id is None else [id]
+    def _leading_for(self, data: TokenizerData) -> list[int]:
+        """``add_bos`` decides about bos, the tokenizer about any other token."""
+        bos = self.id(data.bos)
+        first = [bos] if data.add_bos and bos is not None else []
+        return first + [id for id in _leading_ids(self._inner) if id != bos]
 
     def id(self, token: str | None) -> int | None:
         """The id of a token given as its literal; ``None`` for a literal that is none."""
