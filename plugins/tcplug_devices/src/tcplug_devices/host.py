@@ -1,0 +1,54 @@
+"""The machine itself: its memory, its threads, and what devices share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import psutil
+import torch
+
+from truecluster.api import DeviceInfo, NodeError
+
+from .cgroup import room
+
+
+def memory() -> tuple[int, int]:
+    """Total and free bytes that this process may use: the machine's, or less where its control group is bounded."""
+    machine = psutil.virtual_memory()
+    bounds = room()
+    total = min([machine.total, *(limit for limit, _ in bounds)])
+    return total, min([machine.available, total, *(free for _, free in bounds)])
+
+
+@contextmanager
+def computing(threads: int | None) -> Iterator[None]:
+    """Without gradients, on ``threads`` host threads (``None``: as they are); both are put back at the end.
+
+    torch keeps the number once per process and once per calling thread: threads that begin later take it over too.
+    """
+    before = torch.get_num_threads()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        if threads is not None:
+            torch.set_num_threads(before)
+
+
+def find(id: str, kind: str, there: Sequence[DeviceInfo]) -> DeviceInfo:
+    """The device named ``id``; the kind alone names the first. Raises `NodeError` naming the devices there are."""
+    for device in there:
+        if id in (device.id, kind):
+            return device
+    known = ", ".join(device.id for device in there) or f"no {kind} device on this machine"
+    raise NodeError(f"device {id!r} doesn't exist; there is {known}; choose one of these or --device auto")
+
+
+def checked_threads(threads: int | None) -> int | None:
+    """Raises `NodeError` where the number makes no sense."""
+    if threads is not None and threads < 1:
+        raise NodeError(f"{threads} threads can't compute; give --threads 1 or more")
+    return threads
