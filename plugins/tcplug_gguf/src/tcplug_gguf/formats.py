@@ -45,5 +45,6 @@ class GgufFormat(WeightFormat):
 
     def _packed_rows(self, packed: Packed) -> torch.Tensor:
         """``[rows, bytes]``; a vector is one row."""
-        rows = packed.shape[0] if len(packed.shape) > 1 else 1
-        return packed.data.view(rows, self.wire_bytes(packed.shape) // rows)
+        if len(packed.shape) == 1:
+            return packed.data.view(1, self.wire_bytes(packed.shape))
+        return packed.data.view(packed.shape[0], self.wire_bytes(packed.shape[1:]))
