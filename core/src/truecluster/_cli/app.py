@@ -11,7 +11,7 @@ import typer
 
 from truecluster.api import TrueClusterError
 
-from . import plugin
+from . import cluster, node, plugin, run
 
 app = typer.Typer(
     name="tc",
@@ -21,6 +21,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(run.run)
+app.command()(cluster.cluster)
+app.command()(node.node)
 app.add_typer(plugin.app, name="plugin")
 
 

@@ -49,6 +49,7 @@ class Engine:
         self._arrived: deque[Sequence] = deque()
         self._stopping = False
         self._run: Run | None = None
+        self._there = threading.Event()
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
 
     def start(self) -> None:
@@ -68,6 +69,10 @@ class Engine:
     def ready(self) -> bool:
         """Whether a run is there to serve requests."""
         return self._run is not None
+
+    def wait_ready(self, timeout: float) -> bool:
+        """Wait for a run (seconds); says whether there is one."""
+        return self._there.wait(timeout)
 
     def submit(self, request: Request, on_event: OnEvent) -> Handle:
         """Queue a request; it waits for a run if there is none. Events come on the engine's thread."""
@@ -96,6 +101,7 @@ class Engine:
         try:
             while not self._stopping and (run := self._factory.create()) is not None:
                 self._run = run
+                self._there.set()
                 self._serve(run)
         except TrueClusterError as error:
             self.failure = error
@@ -120,6 +126,7 @@ class Engine:
         finally:
             run.complete()
             self._run = None
+            self._there.clear()
             self._factory.release(run)
             scheduler.fail(str(run.failure or "the engine has stopped"))
             with self._changed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from truecluster._pipeline.build import HandleCache, StageFacts, build_stage
+from truecluster._pipeline.build import HandleCache, StageFacts, build_stage, choose_dtypes
 from truecluster._pipeline.runner import Progress, StageRunner
 from truecluster._pipeline.sampler import SampleParams
 from truecluster._pipeline.stage import SampleUpdate
@@ -16,7 +16,6 @@ from truecluster._wire import messages as wire
 from truecluster.api import (
     Architecture,
     DeviceContext,
-    Dtypes,
     Edge,
     EdgeTerms,
     NodeError,
@@ -163,7 +162,7 @@ class Hosting:
             span=assignment.span,
             architecture=architecture,
             config=architecture.config(assignment.config),
-            dtypes=Dtypes(assignment.compute_dtype, assignment.residual_dtype),
+            dtypes=choose_dtypes(assignment.compute_dtype, assignment.residual_dtype, self._device),
             units=units,
             pages=assignment.pages,
             sequences=assignment.sequences,

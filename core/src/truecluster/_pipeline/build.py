@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -68,12 +69,15 @@ def build_stage(
         for slot, kernels in lowering.readers(part).items():
             unit = units[slot.key]
             for kernel in kernels:
-                prepared[kernel.name, slot.key] = handles.get(
-                    kernel, unit, device.id, lambda k=kernel, u=unit: k.kernel.prepare(u.slot, read(u), lowering.target)
-                )
+                make = partial(_prepare, kernel, unit, read, lowering.target)
+                prepared[kernel.name, slot.key] = handles.get(kernel, unit, device.id, make)
             progress(unit)
     bound = [lowering.bind(part, prepared) for part in parts]
     return Stage(shape_of(facts), bound, sequence_state(facts, device), device, SampleTable(facts.step_timeout))
+
+
+def _prepare(kernel: RankedKernel, unit: Unit, read: ReadUnit, target: Target) -> Any:
+    return kernel.kernel.prepare(unit.slot, read(unit), target)
 
 
 def available_kernels(registry: Registry) -> list[RankedKernel]:
@@ -109,7 +113,6 @@ def sequence_state(facts: StageFacts, device: DeviceContext) -> SequenceState:
     )
 
 
-def choose_dtypes(config: ModelConfig, device: DeviceContext) -> Dtypes:
-    """The checkpoint's dtype where the device has it natively, else fp32; the residual is fp32 on a CPU."""
-    compute = config.dtype if device.native(config.dtype) else DType.FP32
-    return Dtypes(compute, DType.FP32 if device.kind == "cpu" else compute)
+def choose_dtypes(wanted: DType, residual: DType, device: DeviceContext) -> Dtypes:
+    """Compute in the checkpoint's dtype where the device has it natively, else in fp32."""
+    return Dtypes(wanted if device.native(wanted) else DType.FP32, residual)

@@ -12,7 +12,7 @@ from truecluster._plan import RunPlan
 from truecluster._wire.steps import Kind, Opened, Page, Row, StepHeader, StepLimits, decode, encode
 from truecluster.api import Edge, EdgeBroken, NodeError, TransportError, TrueClusterError
 
-from .machines import RUN, Machine, RunState
+from .machines import Machine, RunState
 from .stage import SampleUpdate
 
 
@@ -41,7 +41,8 @@ class Capacity:
 class Run:
     """One provisioned pipeline. The engine's thread sends and receives; any thread may report a fault.
 
-    ``update`` carries sampling parameters to the head's stage. A run has exactly one outcome: completed or faulted.
+    ``update`` carries sampling parameters to the head's stage; ``machine`` has come to running. A run has exactly one
+    outcome: completed or faulted.
     """
 
     def __init__(
@@ -51,13 +52,12 @@ class Run:
         to_first: Edge,
         from_last: Edge,
         update: Callable[[SampleUpdate], None],
+        machine: Machine[RunState],
     ) -> None:
         self.plan = plan
         self.capacity = capacity
         self.update = update
-        self.machine = Machine(RUN, RunState.PLANNING)
-        for state in (RunState.PROVISIONING, RunState.WAITING_READY, RunState.RUNNING):
-            self.machine.to(state)
+        self.machine = machine
         self.in_flight = 0
         self._to_first = to_first
         self._from_last = from_last

@@ -45,7 +45,7 @@ class StageRunner:
         run: int,
         inbound: Edge,
         outbound: Edge,
-        on_fault: Callable[[TrueClusterError], None],
+        on_fault: Callable[[TrueClusterError], object],
     ) -> None:
         self.progress = Progress()
         self.machine = Machine(STAGE, StageState.READY)

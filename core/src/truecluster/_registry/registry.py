@@ -151,6 +151,10 @@ class Registry:
         architectures.check_hosts(spec, model_type)
         return spec
 
+    def check_reference(self, reference: str) -> None:
+        """Raises as `checkpoint_source` does, importing nothing."""
+        references.choose(self.offers("checkpoint"), reference)
+
     def checkpoint_source(self, reference: str) -> CheckpointSource:
         """What opens a model reference, by its form. Raises `CheckpointError` saying which forms there are."""
         name = references.choose(self.offers("checkpoint"), reference).spec.name

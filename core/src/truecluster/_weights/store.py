@@ -32,11 +32,11 @@ def default_root() -> Path:
 
 
 class ObjectWriter:
-    """Receives one object's bytes; `commit` checks the hash and makes it visible, leaving the block without does not."""
+    """Receives one object's bytes. `commit` checks the hash and makes it visible; without it nothing is kept."""
 
     def __init__(self, objects: Path) -> None:
         self._objects = objects
-        self._file = tempfile.NamedTemporaryFile(dir=objects, prefix=".part-", delete=False)
+        self._file = tempfile.NamedTemporaryFile(dir=objects, prefix=".part-", delete=False)  # noqa: SIM115
         self._digest = hashlib.sha256()
 
     def write(self, data: memoryview | bytes) -> None:
@@ -93,7 +93,7 @@ class Store:
     def write(self, data: torch.Tensor) -> str:
         """Store flat uint8 bytes; returns their content hash."""
         with self.writer() as writer:
-            writer.write(memoryview(data.numpy()))
+            writer.write(data.numpy().data)
             return writer.commit()
 
     def writer(self) -> ObjectWriter:

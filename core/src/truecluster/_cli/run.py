@@ -1,0 +1,88 @@
+"""``tc run``: everything on this machine."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from truecluster.api import RequestError
+
+from . import options as o
+
+
+def run(
+    prompt: Annotated[
+        str | None, typer.Argument(help="What to answer; without it, a chat at a terminal, else standard input.")
+    ] = None,
+    model: o.Model = o.DEFAULT_MODEL,
+    arch: o.Arch = None,
+    quant: o.Quant = None,
+    planner: o.PlannerName = "even",
+    transport: o.Transport = "tcp",
+    head: o.Head = "coordinator",
+    nodes: Annotated[int, typer.Option(min=1, metavar="N", help="Local worker processes.")] = 2,
+    max_nodes: o.MaxNodes = None,
+    threads: o.Threads = None,
+    device: o.Device = "auto",
+    work_dir: o.WorkDir = None,
+    max_tokens: Annotated[int, typer.Option(min=0, metavar="N", help="Most tokens to answer with.")] = 256,
+    temperature: Annotated[
+        float | None, typer.Option(min=0, max=2, help="0 is greedy.  [default: the model's, else 0]")
+    ] = None,
+    top_p: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Nucleus mass.  [default: the model's, else 1]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Makes sampling repeatable.")] = None,
+    stop: Annotated[list[str] | None, typer.Option(help="Ends the answer; up to four times.")] = None,
+    system: Annotated[str | None, typer.Option(help="System message of the chat.")] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Complete the prompt as it is, without the chat template.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    serve: Annotated[bool, typer.Option("--serve", help="Keep the API up and read no input.")] = False,
+    api_host: o.ApiHost = "127.0.0.1",
+    api_port: o.ApiPort = 8000,
+    log_level: o.LogLevel = "warning",
+) -> None:
+    """Run a model split over worker processes of this machine, and answer a prompt, chat, or serve the API."""
+    o.set_log_level(log_level)
+    if serve and (prompt is not None or as_json):
+        raise RequestError("--serve keeps the API up and answers no prompt: leave out the prompt and --json")
+    if raw and system is not None:
+        raise RequestError("--raw has no chat template to put --system in; leave one of them out")
+    o.check_api_host(api_host)
+    from . import local
+
+    launch = local.Launch(
+        model=model,
+        arch=arch,
+        quant=quant,
+        planner=planner,
+        transport=transport,
+        head=o.check_head(head),
+        nodes=min(nodes, max_nodes or nodes),
+        threads=threads,
+        device=device,
+        work_dir=o.work_dir(work_dir),
+        log_level=log_level,
+    )
+    say = local.Asking(
+        max_tokens=max_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        seed=seed,
+        stop=tuple(stop or ()),
+        system=system,
+        raw=raw,
+        as_json=as_json,
+    )
+    if serve:
+        local.serve(launch, api_host, api_port)
+    elif prompt is not None:
+        local.answer(launch, say, prompt)
+    elif sys.stdin.isatty():
+        local.chat(launch, say)
+    else:
+        local.answer(launch, say, sys.stdin.read())

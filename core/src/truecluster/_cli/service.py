@@ -1,0 +1,38 @@
+"""The body of ``tc cluster``."""
+
+from __future__ import annotations
+
+import anyio
+
+from truecluster._node.errors import one_error
+from truecluster._node.transports import Transports
+from truecluster._registry import Registry
+from truecluster._serve.server import listen
+
+from .hosting import Hosted, HostOptions, hosting, serve_api
+
+
+async def serve_cluster(registry: Registry, options: HostOptions, api_host: str, api_port: int, show_key: bool) -> None:
+    """Serve until interrupted, or until the engine fails for good."""
+    transports = Transports(registry)
+    try:
+        with one_error(), listen(api_host, api_port) as sock:
+            async with hosting(registry, transports, options) as hosted:
+                _introduce(hosted, options, sock.getsockname()[:2], show_key)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(serve_api, hosted, sock)
+                    await hosted.failed()
+                    tasks.cancel_scope.cancel()
+    finally:
+        transports.close()
+
+
+def _introduce(hosted: Hosted, options: HostOptions, api: tuple[str, int], show_key: bool) -> None:
+    host, port = hosted.address
+    key = f"TRUECLUSTER_KEY={options.cluster.key.decode()} " if show_key else ""
+    options.say(f"API on http://{_bracketed(api[0])}:{api[1]}/v1; on each node, run:")
+    options.say(f"  {key}tc node --cluster-host {host} --cluster-port {port}")
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,281 @@
+"""The coordinator's service: listens for nodes, plans when enough are there, and makes runs for the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+import attrs
+from anyio.abc import ByteStream, Listener, TaskGroup
+from anyio.from_thread import BlockingPortal
+from anyio.to_thread import run_sync
+
+from truecluster._node.devices import Devices
+from truecluster._node.errors import one_error
+from truecluster._node.transports import Transports
+from truecluster._pipeline.build import HandleCache, choose_dtypes
+from truecluster._pipeline.run import Run
+from truecluster._plan import RunPlan, build_plan, validate
+from truecluster._registry import Registry
+from truecluster._wire.messages import StopReason
+from truecluster.api import (
+    DeviceContext,
+    Limits,
+    ModelProfile,
+    Placement,
+    PlanError,
+    Planner,
+    PluginError,
+    TrueClusterError,
+)
+
+from .compat import check_hello, needed_by
+from .model import ClusterModel
+from .nodes import Nodes, NodeSession
+from .profile import StateSize, profile, state_size
+from .provision import RESIDUAL, House, Provision, RunSettings
+
+SEQUENCES = 8
+"""Sequences at once."""
+TOKENS_EACH = 1024
+"""Tokens of state per sequence, beside one whole context."""
+
+
+@attrs.frozen(kw_only=True)
+class ClusterOptions:
+    """What the user said of the cluster. ``exact_nodes`` waits for that many; ``None`` for as few as hold the model.
+
+    ``restarts``: after a fault, wait for nodes and make a new run, instead of giving up.
+    """
+
+    key: bytes = attrs.field(repr=False)
+    transport: str = "tcp"
+    planner: str = "even"
+    planner_options: Mapping[str, str] = attrs.field(factory=dict)
+    limits: Limits = attrs.field(factory=Limits)
+    exact_nodes: int | None = None
+    device: str = "auto"
+    threads: int | None = None
+    restarts: bool = True
+
+
+def make_planner(registry: Registry, name: str, options: Mapping[str, str]) -> Planner:
+    """Raises `PluginError` where the planner doesn't take the options."""
+    try:
+        planner: Planner = registry.resolve("planner", name)(**options)
+    except TypeError as error:
+        raise PluginError(f"planner {name!r} doesn't take these options: {error}") from None
+    return planner
+
+
+class Coordinator:
+    """A `RunFactory`, and the service behind it: `serve` is its task, `create` and `release` are the engine's."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        model: ClusterModel,
+        options: ClusterOptions,
+        transports: Transports,
+        say: Callable[[str], None],
+    ) -> None:
+        self._registry = registry
+        self._model = model
+        self._options = options
+        self._transports = transports
+        self._say = say
+        devices = Devices(registry)
+        self._device: DeviceContext = devices.open(devices.choose(options.device), options.threads)
+        self._planner = make_planner(registry, options.planner, options.planner_options)
+        self.settings = RunSettings()
+        needed = needed_by(model, registry, options.transport)
+        self.nodes = Nodes(key=options.key, check=lambda hello: check_hello(hello, needed))
+        self._profile, self._size = self._measure()
+        self._packed = anyio.Event()
+        self._closing = anyio.Event()
+        self._closed = anyio.Event()
+        self.listening = anyio.Event()
+        self._failure: TrueClusterError | None = None
+        self._runs = 0
+        self._provisions: dict[int, Provision] = {}
+
+    async def serve(self, listener: Listener[ByteStream], portal: BlockingPortal) -> None:
+        """Accept nodes and pack weights until cancelled, or until `close`."""
+        self._house = House(
+            registry=self._registry,
+            model=self._model,
+            transports=self._transports,
+            device=self._device,
+            handles=HandleCache(),
+            settings=self.settings,
+            key=self._options.key,
+            portal=portal,
+            say=self._say,
+        )
+        self.listening.set()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._pack)
+            tasks.start_soon(listener.serve, self.nodes.accept)
+            await self._closed.wait()
+            tasks.cancel_scope.cancel()
+
+    def stop_creating(self) -> None:
+        """Let `create` return, now and from now on. From the event loop."""
+        self._closing.set()
+
+    def close(self) -> None:
+        """End `serve`, and with it every node's session. From the event loop."""
+        self._closing.set()
+        self._closed.set()
+
+    def give_up(self, error: TrueClusterError) -> None:
+        """Let `create` raise. From the event loop."""
+        self._failure = self._failure or error
+        self._closing.set()
+
+    @property
+    def needed_nodes(self) -> int:
+        """How many nodes a run waits for, at the least."""
+        return self._options.exact_nodes or 1
+
+    def create(self) -> Run | None:
+        """See `RunFactory`."""
+        return self._house.portal.call(self._create)
+
+    def release(self, run: Run) -> None:
+        """See `RunFactory`."""
+        self._house.portal.call(self._release, run)
+
+    def plan(self, sessions: list[NodeSession]) -> list[Placement]:
+        """Ask the planner, and check its answer."""
+        profiles = [session.profile() for session in sessions]
+        placements = list(self._planner.plan(self._profile, profiles, self._options.limits))
+        validate(placements, self._profile, profiles, self._options.limits, planner=self._options.planner)
+        return placements
+
+    async def _create(self) -> Run | None:
+        with one_error():
+            while not self._closing.is_set():
+                found = await self._enough()
+                if found is None:
+                    break
+                try:
+                    run = await self._unless_closing(self._provision, *found)
+                    if run is not None:
+                        return run
+                except TrueClusterError as error:
+                    if not self._options.restarts:
+                        raise
+                    self._say(f"the run could not start: {error}")
+        if self._failure is not None:
+            raise self._failure
+        return None
+
+    async def _unless_closing(self, make: Callable[..., Awaitable[Run]], *arguments: object) -> Run | None:
+        """What ``make`` gives, or ``None`` if it is time to stop before it is done."""
+        run: Run | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_first, self._closing, tasks)
+            run = await make(*arguments)
+            tasks.cancel_scope.cancel()
+        return run
+
+    async def _provision(self, sessions: list[NodeSession], placements: list[Placement]) -> Run:
+        await self._packed.wait()
+        self._runs += 1
+        plan = build_plan(
+            placements,
+            run=self._runs,
+            model=self._model.name,
+            transport=self._options.transport,
+            threads=dict.fromkeys((s.id for s in sessions), self._options.threads),
+        )
+        provision = Provision(self._house, plan, self._size, {s.id: s for s in sessions})
+        try:
+            with one_error():
+                run = await provision.start()
+        except BaseException:
+            await provision.stop(StopReason.FAULTED)
+            raise
+        self._provisions[plan.run] = provision
+        self._announce(plan, provision)
+        return run
+
+    async def _release(self, run: Run) -> None:
+        provision = self._provisions.pop(run.plan.run)
+        await provision.stop(StopReason.FAULTED if run.failure else StopReason.COMPLETED)
+        if run.failure is not None:
+            self._say(f"the run failed: {run.failure}")
+            if not self._options.restarts:
+                self.give_up(run.failure)
+
+    async def _enough(self) -> tuple[list[NodeSession], list[Placement]] | None:
+        """The nodes to use and their placements, once there are enough; ``None`` when it is time to stop."""
+        while not self._closing.is_set():
+            changed, ready = self.nodes.changed, self.nodes.ready()
+            found = self._try_plan(ready)
+            if found is not None:
+                return found
+            async with anyio.create_task_group() as tasks:
+                for event in (changed, self._closing):
+                    tasks.start_soon(_first, event, tasks)
+        return None
+
+    def _try_plan(self, ready: list[NodeSession]) -> tuple[list[NodeSession], list[Placement]] | None:
+        exact = self._options.exact_nodes
+        if exact is not None:
+            return (ready[:exact], self.plan(ready[:exact])) if len(ready) >= exact else None
+        for count in range(1, len(ready) + 1):
+            try:
+                return ready[:count], self.plan(ready[:count])
+            except PlanError as error:
+                self._say(f"{count} of {len(ready)} nodes: {error}")
+        return None
+
+    async def _pack(self) -> None:
+        """Every unit once, in a thread, so that hashes are known before the first assignment."""
+        slots = list(self._model.bound.slots.values())
+        unknown = [slot for slot in slots if self._model.catalog.known(slot) is None]
+        if unknown:
+            self._say(f"packing {len(unknown)} of {len(slots)} tensors as {self._model.recipe.name}")
+        try:
+            await run_sync(self._model.catalog.units, unknown, abandon_on_cancel=True)
+        except TrueClusterError as error:
+            self.give_up(error)
+        self._packed.set()
+
+    def _measure(self) -> tuple[ModelProfile, StateSize]:
+        config = self._model.bound.config
+        size = state_size(config.context, SEQUENCES, TOKENS_EACH)
+        dtypes = choose_dtypes(config.dtype, RESIDUAL, self._device)
+        measured = profile(self._model, self._registry, self._device, dtypes, size, self.settings.max_tokens)
+        return measured, size
+
+    def _announce(self, plan: RunPlan, provision: Provision) -> None:
+        for moved in provision.moved:
+            span = next(stage.span for stage in plan.stages if stage.node == moved.node)
+            self._say(
+                f"{moved.node}: {span}, weights {megabytes(moved.stored)} from its store, {megabytes(moved.sent)} sent"
+            )
+
+    def report(self) -> dict[str, Any]:
+        """The plan of the latest live run and the bytes that moved, for ``--json``; empty without one."""
+        provision = self._provisions.get(self._runs)
+        if provision is None:
+            return {}
+        return {
+            "stages": [{"node": s.node, "span": str(s.span)} for s in provision.plan.stages],
+            "stored_bytes": sum(m.stored for m in provision.moved),
+            "sent_bytes": sum(m.sent for m in provision.moved),
+        }
+
+
+def megabytes(count: int) -> str:
+    """Bytes for a reader: MB with one decimal."""
+    return f"{count / 1e6:.1f} MB"
+
+
+async def _first(event: anyio.Event, tasks: TaskGroup) -> None:
+    await event.wait()
+    tasks.cancel_scope.cancel()

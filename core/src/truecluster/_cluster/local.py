@@ -1,0 +1,81 @@
+"""Workers on this machine: fresh interpreters, or, for transports that reach only this process, tasks in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import IO
+
+import attrs
+
+JOIN_FIELDS = ("host", "port", "key")
+STOP_SECONDS = 10.0
+
+
+@attrs.frozen(kw_only=True)
+class Join:
+    """What a child is told on its standard input, so that no key is ever in an argument list."""
+
+    host: str
+    port: int
+    key: str = attrs.field(repr=False)
+
+    def line(self) -> bytes:
+        return json.dumps(attrs.asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def read(cls, source: IO[bytes]) -> Join | None:
+        """``None`` where the parent went away without a word."""
+        line = source.readline()
+        return cls(**json.loads(line)) if line else None
+
+
+class Workers:
+    """Child processes that join once they are told where. Ending the block ends them all."""
+
+    def __init__(self, arguments: Sequence[Sequence[str]], environment: Mapping[str, str]) -> None:
+        self._children = [
+            subprocess.Popen(
+                [sys.executable, "-m", "truecluster", "node", "--join-from-stdin", *each],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is ours; they end with their standard input
+                env={**os.environ, **environment},
+            )
+            for each in arguments
+        ]
+
+    def join(self, where: Join) -> None:
+        """Tell every child where to go; its standard input then stays open for as long as we live."""
+        for child in self._children:
+            assert child.stdin is not None
+            with suppress(BrokenPipeError):  # it ended already, which `ended` reports
+                child.stdin.write(where.line())
+                child.stdin.flush()
+
+    def ended(self) -> int | None:
+        """The exit status of a child that has ended, ``None`` while all live."""
+        return next((code for child in self._children if (code := child.poll()) is not None), None)
+
+    @property
+    def pids(self) -> list[int]:
+        return [child.pid for child in self._children]
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for child in self._children:
+            assert child.stdin is not None
+            with suppress(BrokenPipeError):
+                child.stdin.close()
+        for child in self._children:
+            try:
+                child.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()

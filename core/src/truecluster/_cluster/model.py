@@ -1,0 +1,76 @@
+"""The model of a cluster: opened, bound and catalogued once, before any node is asked for anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+
+from truecluster._registry import Registry
+from truecluster._weights.binding import BoundModel, bind, parts_of
+from truecluster._weights.catalog import Catalog
+from truecluster._weights.opening import open_checkpoint
+from truecluster._weights.store import Store
+from truecluster.api import DType, OpenOptions, QuantizerSpec
+
+DEFAULT_RECIPE = "fp16"
+
+
+@attrs.frozen(kw_only=True)
+class ModelOptions:
+    """What the user said of the model; ``quant`` is ``None`` where nothing was typed."""
+
+    reference: str
+    arch: str | None = None
+    quant: str | None = None
+    work_dir: Path
+    open: OpenOptions = attrs.field(factory=OpenOptions)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ClusterModel:
+    """A bound model with its catalog of packed units."""
+
+    bound: BoundModel
+    catalog: Catalog
+    recipe: QuantizerSpec
+
+    @property
+    def name(self) -> str:
+        return self.bound.checkpoint.name
+
+    def describe(self) -> str:
+        """The line that says what was loaded."""
+        bound = self.bound
+        kind = bound.checkpoint.model_type
+        hosted = "" if bound.architecture_name == kind else f" (a {kind} model, hosted by its dialect)"
+        layers, recipe = bound.config.layers, self.recipe.name
+        return f"{self.name}: architecture {bound.architecture_name}{hosted}, {layers} layers, {recipe}"
+
+
+def load_model(registry: Registry, options: ModelOptions) -> ClusterModel:
+    """Open, bind and check. Raises `CheckpointError` or `PluginError`; reads no weight."""
+    if options.arch is not None:
+        registry.spec("architecture", options.arch)
+    if options.quant is not None:
+        registry.recipe(options.quant)
+    checkpoint = open_checkpoint(registry, options.reference, options.open)
+    try:
+        spec = registry.architecture_for(checkpoint.model_type, options.arch)
+        bound = bind(checkpoint, registry.resolve("architecture", spec.name)(), spec.name)
+        recipe = registry.recipe(options.quant or default_recipe(bound))
+        catalog = Catalog(bound, recipe, registry, Store(options.work_dir))
+        for part in parts_of(bound.config):
+            for slot in bound.architecture.slots(bound.config, part):
+                catalog.nbytes(slot)
+    except BaseException:
+        checkpoint.close()
+        raise
+    return ClusterModel(bound=bound, catalog=catalog, recipe=recipe)
+
+
+def default_recipe(bound: BoundModel) -> str:
+    """fp16, except that bf16 stays bf16 unless the user types fp16."""
+    matrices = [bound.sources[key].tensor for key, slot in bound.slots.items() if len(slot.shape) > 1]
+    formats = {bound.checkpoint.tensors[tensor].format for tensor in matrices}
+    return DType.BF16.value if formats == {DType.BF16.value} else DEFAULT_RECIPE

@@ -1,0 +1,293 @@
+"""From a plan to a run that is ready, and the way back: assign, learn what is needed, push, open edges, start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Literal
+
+import anyio
+import attrs
+from anyio.from_thread import BlockingPortal
+from anyio.to_thread import run_sync
+
+from truecluster._node.transports import Transports
+from truecluster._pipeline.build import HandleCache, StageFacts, choose_dtypes
+from truecluster._pipeline.local import local_edge
+from truecluster._pipeline.machines import RUN, Machine, RunState
+from truecluster._pipeline.run import Capacity, Run
+from truecluster._pipeline.stage import SampleUpdate
+from truecluster._plan import EdgePlan, RunPlan, StagePlan
+from truecluster._registry import Registry
+from truecluster._weights.catalog import Unit
+from truecluster._wire import messages as wire
+from truecluster._wire.connection import Connection
+from truecluster._wire.handshake import Purpose, prover
+from truecluster.api import COORDINATOR, DeviceContext, DType, Edge, EdgeTerms, TransportError
+
+from .model import ClusterModel
+from .nodes import NodeSession
+from .own import OwnStages
+from .profile import StateSize
+from .push import push_units
+from .remote import RemoteStage
+
+RESIDUAL = DType.FP32
+
+
+@attrs.frozen(kw_only=True)
+class RunSettings:
+    """Numbers of a run: tokens per step, and seconds."""
+
+    max_tokens: int = 256
+    ready_timeout: float = 600.0
+    step_timeout: float = 60.0
+    stop_timeout: float = 10.0
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class House:
+    """What a coordinator has for all its runs."""
+
+    registry: Registry
+    model: ClusterModel
+    transports: Transports
+    device: DeviceContext
+    handles: HandleCache
+    settings: RunSettings
+    key: bytes = attrs.field(repr=False)
+    portal: BlockingPortal
+    say: Callable[[str], None]
+
+
+@attrs.frozen(kw_only=True)
+class Moved:
+    """Bytes of one stage's weights: from its node's store, and over the wire."""
+
+    node: str
+    stored: int
+    sent: int
+
+
+class Provision:
+    """One run's stages and edges. `start` once; `stop` once, whether or not it started."""
+
+    def __init__(self, house: House, plan: RunPlan, size: StateSize, sessions: Mapping[str, NodeSession]) -> None:
+        self.plan = plan
+        self.moved: list[Moved] = []
+        self.machine = Machine(RUN, RunState.PLANNING)
+        self._house = house
+        self._size = size
+        self._remote = {
+            s.index: RemoteStage(sessions[s.node], plan.run, s) for s in plan.stages if s.node != COORDINATOR
+        }
+        self._own = OwnStages(house.registry, house.device, house.model.catalog, house.handles)
+        self._tickets: dict[str, bytes] = {}
+        self._producers: dict[str, Edge] = {}
+        self._consumers: dict[str, Edge] = {}
+
+    async def start(self) -> Run:
+        """Everything up to the readiness barrier. Raises the first fault."""
+        self.machine.to(RunState.PROVISIONING)
+        units = {stage.index: await run_sync(self._units, stage) for stage in self.plan.stages}
+        self._local_edges()
+        self._offer()
+        needs: dict[int, wire.Need] = {}
+        async with anyio.create_task_group() as tasks:
+            for index, remote in self._remote.items():
+                tasks.start_soon(self._assign, index, remote, units[index], needs)
+        self.machine.to(RunState.WAITING_READY)
+        async with anyio.create_task_group() as tasks:
+            for index, remote in self._remote.items():
+                tasks.start_soon(self._load, remote, units[index], needs[index])
+            tasks.start_soon(self._start_own, units)
+        run = self._make_run()
+        self._own.start(self.plan.run, self._edges_of, run.fault)
+        for remote in self._remote.values():
+            remote.watch(run.fault)
+        return run
+
+    async def stop(self, reason: wire.StopReason) -> None:
+        """Tell every node, end the own stages, and wait until all is quiet or the time is up."""
+        self.machine.try_to(RunState.FAULTED)
+        self.machine.to(RunState.TEARING_DOWN)
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as tasks:
+                for remote in self._remote.values():
+                    tasks.start_soon(self._stop_remote, remote, reason)
+                tasks.start_soon(run_sync, self._own.stop, self._house.settings.stop_timeout)
+            for edge in (*self._producers.values(), *self._consumers.values()):
+                edge.abort()
+        self.machine.to(RunState.DONE)
+
+    def _units(self, stage: StagePlan) -> list[Unit]:
+        bound = self._house.model.bound
+        slots = [slot for part in stage.span.parts() for slot in bound.architecture.slots(bound.config, part)]
+        return self._house.model.catalog.units(slots)
+
+    def _place(self, stage: int | None) -> str:
+        return COORDINATOR if stage is None else self.plan.stages[stage].node
+
+    def _local_edges(self) -> None:
+        for edge in self.plan.edges:
+            if self._place(edge.producer) == self._place(edge.consumer) == COORDINATOR:
+                self._producers[edge.id], self._consumers[edge.id] = local_edge()
+
+    def _remote_edges(self, *, consumed: bool) -> list[EdgePlan]:
+        """Edges to or from a node whose other end is here."""
+        here = [e for e in self.plan.edges if self._place(e.consumer if consumed else e.producer) == COORDINATOR]
+        return [edge for edge in here if edge.id not in self._consumers]
+
+    def _offer(self) -> None:
+        for edge in self._remote_edges(consumed=True):
+            self._tickets[edge.id] = self._house.transports.edges(edge.transport).offer(self._terms(edge))
+
+    def _terms(self, edge: EdgePlan) -> EdgeTerms:
+        """The other end of an edge that leaves the coordinator is a node; it is reached where that node reached us."""
+        stage = edge.producer if self._place(edge.producer) != COORDINATOR else edge.consumer
+        assert stage is not None
+        return EdgeTerms(
+            edge=edge.id,
+            host=self._remote[stage].session.local_host,
+            prove=prover(self._house.key, Purpose.EDGE),
+            timeout=self._house.settings.step_timeout,
+        )
+
+    async def _assign(
+        self, index: int, remote: RemoteStage, units: Sequence[Unit], needs: dict[int, wire.Need]
+    ) -> None:
+        await remote.session.control.send(self._assignment(remote, units))
+        needs[index] = await remote.expect(wire.Need, self._house.settings.ready_timeout)
+        self._tickets[remote.plan.inbound] = needs[index].inbound_ticket
+
+    def _assignment(self, remote: RemoteStage, units: Sequence[Unit]) -> wire.Assignment:
+        bound, settings, stage = self._house.model.bound, self._house.settings, remote.plan
+        return wire.Assignment(
+            run=self.plan.run,
+            model_name=self._house.model.name,
+            architecture=bound.architecture_name,
+            config=bound.raw,
+            span=stage.span,
+            stage=stage.index,
+            stages=stage.count,
+            units=tuple(map(_wire_unit, units)),
+            compute_dtype=bound.config.dtype,
+            residual_dtype=RESIDUAL,
+            threads=stage.threads,
+            pages=self._size.pages,
+            sequences=self._size.sequences,
+            edge_transport=self.plan.edge(stage.inbound).transport,
+            edge_dtype=RESIDUAL,
+            inbound_edge=stage.inbound,
+            outbound_edge=stage.outbound,
+            device=remote.session.device,
+            step_timeout_s=settings.step_timeout,
+            max_step_tokens=settings.max_tokens,
+        )
+
+    async def _load(self, remote: RemoteStage, units: Sequence[Unit], need: wire.Need) -> None:
+        house, wanted = self._house, set(need.hashes)
+        missing = [unit for unit in {u.digest: u for u in units}.values() if unit.digest in wanted]
+        bulk = remote.session.bulk
+        assert bulk is not None
+        await push_units(bulk, self.plan.run, house.model.catalog, missing, lambda sent: None)
+        ticket = self._tickets[remote.plan.outbound]
+        await bulk.send(wire.WeightsComplete(run=self.plan.run, outbound_ticket=ticket))
+        ready = await remote.expect(wire.LoadComplete, house.settings.ready_timeout)
+        self.moved.append(Moved(node=remote.session.id, stored=ready.from_store_bytes, sent=ready.received_bytes))
+
+    async def _start_own(self, units: Mapping[int, Sequence[Unit]]) -> None:
+        for stage in self.plan.stages:
+            if stage.node == COORDINATOR:
+                await run_sync(self._own.build, stage.index, self._facts(stage, units[stage.index]))
+        async with anyio.create_task_group() as tasks:
+            for edge in self._remote_edges(consumed=False):
+                tasks.start_soon(self._open, edge, self._producers)
+            for edge in self._remote_edges(consumed=True):
+                tasks.start_soon(self._open, edge, self._consumers)
+
+    async def _open(self, edge: EdgePlan, ends: dict[str, Edge]) -> None:
+        transport = self._house.transports.edges(edge.transport)
+        role: Literal["producer", "consumer"] = "producer" if ends is self._producers else "consumer"
+        opening = partial(transport.open, self._terms(edge), self._tickets[edge.id], role, self._house.device)
+        try:
+            ends[edge.id] = await run_sync(opening, abandon_on_cancel=True)
+        except anyio.get_cancelled_exc_class():
+            self._house.transports.discard(edge.transport)
+            raise
+
+    def _facts(self, stage: StagePlan, units: Sequence[Unit]) -> StageFacts:
+        bound, settings = self._house.model.bound, self._house.settings
+        return StageFacts(
+            span=stage.span,
+            architecture=bound.architecture,
+            config=bound.config,
+            dtypes=choose_dtypes(bound.config.dtype, RESIDUAL, self._house.device),
+            units=units,
+            pages=self._size.pages,
+            sequences=self._size.sequences,
+            max_tokens=settings.max_tokens,
+            step_timeout=settings.step_timeout,
+        )
+
+    def _make_run(self) -> Run:
+        capacity = Capacity(
+            pages=self._size.pages,
+            sequences=self._size.sequences,
+            max_tokens=self._house.settings.max_tokens,
+            context=self._house.model.bound.config.context,
+        )
+        first, last = self.plan.edges[0].id, self.plan.edges[-1].id
+        self.machine.to(RunState.RUNNING)
+        return Run(self.plan, capacity, self._producers[first], self._consumers[last], self._updater(), self.machine)
+
+    def _updater(self) -> Callable[[SampleUpdate], None]:
+        head = self.plan.stages[-1].index
+        if head not in self._remote:
+            return self._own.update
+        control = self._remote[head].session.control
+
+        def send(update: SampleUpdate) -> None:
+            params = update.params
+            message = wire.Sample(
+                run=self.plan.run,
+                number=update.number,
+                sequence=update.sequence,
+                temperature=params.temperature,
+                top_p=params.top_p,
+                seed=params.seed,
+                choice=params.choice,
+            )
+            self._house.portal.start_task_soon(_send_quietly, control, message)
+
+        return send
+
+    def _edges_of(self, index: int) -> tuple[Edge, Edge]:
+        stage = self.plan.stages[index]
+        return self._consumers[stage.inbound], self._producers[stage.outbound]
+
+    async def _stop_remote(self, remote: RemoteStage, reason: wire.StopReason) -> None:
+        if remote.session.lost is not None:
+            return
+        try:
+            await remote.session.control.send(wire.StopRun(run=self.plan.run, reason=reason))
+            await remote.expect(wire.StageStopped, self._house.settings.stop_timeout)
+        except TransportError as error:
+            remote.session.lose(str(error))
+        except Exception as error:
+            self._house.say(str(error))
+
+
+def _wire_unit(unit: Unit) -> wire.Unit:
+    slot = unit.slot
+    return wire.Unit(
+        key=slot.key, role=slot.role, shape=slot.shape, format=unit.format, hash=unit.digest, nbytes=unit.nbytes
+    )
+
+
+async def _send_quietly(control: Connection, message: wire.Sample) -> None:
+    """A lost control connection is noticed by its listener; the step that waits for this message times out."""
+    try:
+        await control.send(message)
+    except TransportError:
+        return

@@ -1,0 +1,68 @@
+"""One stage on a node, as the coordinator sees it: its words are awaited in order, its faults at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import anyio
+
+from truecluster._plan import StagePlan
+from truecluster._wire import messages as wire
+from truecluster.api import EdgeBroken, NodeError, TrueClusterError
+
+from .nodes import NodeSession
+
+Word = TypeVar("Word", wire.Need, wire.LoadComplete, wire.StageStopped)
+
+
+class RemoteStage:
+    """``on_fault`` learns of every fault, once the stage is watched."""
+
+    def __init__(self, session: NodeSession, run: int, plan: StagePlan) -> None:
+        self.session = session
+        self.plan = plan
+        self._run = run
+        self._words: dict[type, wire.Message] = {}
+        self._changed = anyio.Event()
+        self._fault: TrueClusterError | None = session.lost
+        self._on_fault: Callable[[TrueClusterError], object] = lambda error: None
+        session.on_message, session.on_lost = self._hear, self._failed
+
+    def watch(self, on_fault: Callable[[TrueClusterError], object]) -> None:
+        """Report faults from now on, and at once the one that there was."""
+        self._on_fault = on_fault
+        if self._fault is not None:
+            on_fault(self._fault)
+
+    async def expect(self, kind: type[Word], timeout: float) -> Word:
+        """The stage's word of that kind. Raises its fault, or `NodeError` when it says nothing (seconds)."""
+        with anyio.move_on_after(timeout):
+            while self._fault is None or (kind is wire.StageStopped and self.session.lost is None):
+                word = self._words.get(kind)
+                if isinstance(word, kind):
+                    return word
+                await self._changed.wait()
+            raise self._fault
+        raise NodeError(f"node {self.session.id} didn't answer with {kind.__name__} within {timeout:g} s")
+
+    def _hear(self, message: wire.Message) -> None:
+        if getattr(message, "run", None) != self._run:
+            return  # of an earlier run
+        if isinstance(message, wire.StageFault):
+            self._failed(self._error(message))
+        self._words[type(message)] = message
+        self._wake()
+
+    def _error(self, fault: wire.StageFault) -> TrueClusterError:
+        text = f"node {self.session.id}: {fault.message}"
+        return EdgeBroken(text) if fault.reason is wire.FaultReason.EDGE_LOST else NodeError(text)
+
+    def _failed(self, error: TrueClusterError) -> None:
+        self._fault = self._fault or error
+        self._on_fault(error)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
