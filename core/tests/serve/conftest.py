@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 
@@ -20,6 +21,7 @@ from truecluster.api import TokenizerData, TrueClusterError
 
 END = 128
 """The id of the token that ends a turn; the ids below are those of ASCII."""
+READY = Readiness(ready=True, required=2, connected=2)
 TEMPLATE = "{% for m in messages %}{{ m.role }}:{{ m.content }}<end>{% endfor %}"
 
 
@@ -72,7 +74,7 @@ class FakeState:
     text: TextModel = attrs.field(factory=lambda: ascii_model(context=100))
     model_names: Sequence[str] = ("org/tiny", "tiny")
     created: int = 1_700_000_000
-    readiness: Readiness = attrs.field(factory=lambda: Readiness(ready=True, required=2, connected=2))
+    readiness: Readiness = READY
 
     def ready(self) -> Readiness:
         return self.readiness
@@ -96,8 +98,8 @@ class Running:
         assert self.stopped.wait(10)
 
 
-@pytest.fixture
-def running() -> Iterator[Running]:
+@contextlib.contextmanager
+def started() -> Iterator[Running]:
     state, sock = FakeState(), listen("127.0.0.1", 0)
     server = Running(state, sock.getsockname()[1])
 
@@ -114,9 +116,31 @@ def running() -> Iterator[Running]:
 
     thread = threading.Thread(target=work)
     thread.start()
-    yield server
-    server.stop()
-    thread.join(10)
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with started() as server:
+        yield server
+
+
+@pytest.fixture
+def running(server: Running) -> Running:
+    """The module's server, with nothing left of what other tests asked."""
+    server.state.engine = FakeEngine()
+    server.state.readiness = READY
+    return server
+
+
+@pytest.fixture
+def stoppable() -> Iterator[Running]:
+    with started() as server:
+        yield server
 
 
 @pytest.fixture

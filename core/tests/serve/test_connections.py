@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from truecluster._engine.requests import FinishedEvent
 from truecluster._serve import listen
 from truecluster.api import AddressError
 
@@ -43,8 +44,8 @@ def test_clients_that_leave_cancel_their_requests(running: Any, client: httpx.Cl
     for connection in connections:
         connection.close()
     wait_until(lambda: all(handle.cancelled.is_set() for handle in engine.handles))
-    engine.events = [*running.state.engine.events]
-    assert client.get("/v1/models").status_code == 200
+    engine.events = [FinishedEvent(reason="length", generated=0)]
+    assert client.post("/v1/chat/completions", json=CHAT).status_code == 200
 
 
 def test_leaving_cancels_every_prompt_of_a_request(running: Any) -> None:
@@ -87,12 +88,12 @@ def test_an_address_of_another_machine_is_refused() -> None:
         listen("192.0.2.1", 0)
 
 
-def test_stopping_frees_the_port_even_while_a_request_waits(running: Any) -> None:
-    running.state.engine.events = []
-    with contextlib.closing(open_request(running.port)):
-        wait_until(lambda: len(running.state.engine.asked) == 1)
+def test_stopping_frees_the_port_even_while_a_request_waits(stoppable: Any) -> None:
+    stoppable.state.engine.events = []
+    with contextlib.closing(open_request(stoppable.port)):
+        wait_until(lambda: len(stoppable.state.engine.asked) == 1)
         started = time.monotonic()
-        running.stop()
+        stoppable.stop()
         assert time.monotonic() - started < 5
-    assert running.state.engine.handles[0].cancelled.is_set()
-    listen("127.0.0.1", running.port).close()
+    assert stoppable.state.engine.handles[0].cancelled.is_set()
+    listen("127.0.0.1", stoppable.port).close()

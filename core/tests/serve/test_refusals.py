@@ -49,6 +49,7 @@ def alive(client: httpx.Client) -> bool:
         b'{"model": "tiny", "prompt": "a", "temperature": 1e999}',
         b'{"model": "tiny", "prompt": "a", "top_p": -Infinity}',
         b'{"model": "tiny", "prompt": "a", "unknown": [Infinity]}',
+        b'{"model": "tiny", "prompt": "a", "unknown": 1e999}',
         b'{"model": "tiny", "prompt": "a", "seed": ' + b"1" * 5000 + b"}",
         b'{"model": "tiny", "prompt": ' + b"[" * 100_000,
         b'{"model": "tiny", "prompt": ' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}",

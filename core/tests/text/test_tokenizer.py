@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
 from tokenizers import Tokenizer as Library
@@ -107,3 +111,24 @@ def test_a_model_without_tokenizer_json_says_what_to_do() -> None:
         Tokenizer(TokenizerData(json=None), trust_remote_code=True)
     with pytest.raises(CheckpointError, match="--trust-remote-code"):
         Tokenizer(TokenizerData(json=None, folder="/somewhere"))
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_transformers_builds_what_only_it_can(
+    byte_data: TokenizerData, monkeypatch: pytest.MonkeyPatch, fast: bool
+) -> None:
+    library, asked = Library.from_str(byte_data.json or ""), []
+
+    def from_pretrained(folder: str, **options: Any) -> Any:
+        asked.append((folder, options))
+        return SimpleNamespace(is_fast=fast, backend_tokenizer=library)
+
+    auto = SimpleNamespace(from_pretrained=from_pretrained)
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(AutoTokenizer=auto))
+    data = TokenizerData(json=None, folder="/model")
+    if fast:
+        assert Tokenizer(data, trust_remote_code=True).encode_prompt("a") == [0x61]
+    else:
+        with pytest.raises(CheckpointError, match=r"no tokenizer\.json form"):
+            Tokenizer(data, trust_remote_code=True)
+    assert asked == [("/model", {"trust_remote_code": True, "local_files_only": True})]

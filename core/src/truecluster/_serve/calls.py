@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import attrs
@@ -21,16 +22,16 @@ Prompt = str | tuple[int, ...]
 
 
 @attrs.frozen(kw_only=True)
-class Call:
+class Call(ABC):
     """What both endpoints have; ``unknown`` are the fields that no schema knows."""
 
     model: str
     options: TextOptions
     unknown: tuple[str, ...]
 
+    @abstractmethod
     def prepare(self, text: TextModel) -> list[TextRequest]:
         """One request for each choice of the answer. Blocking."""
-        raise NotImplementedError
 
 
 @attrs.frozen(kw_only=True)
