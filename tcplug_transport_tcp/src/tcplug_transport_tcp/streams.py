@@ -9,13 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import ByteStream, Listener, TaskGroup
+from anyio.abc import ByteStream, Listener, SocketAttribute, TaskGroup
 
 from truecluster.api import AddressError, StreamTransport
 
@@ -94,6 +94,10 @@ class TcpStream(ByteStream):
         self._waits = Waits(sock)
         tune(sock, _DEAD_AFTER_S)
 
+    @property
+    def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
+        return {SocketAttribute.local_address: lambda: local_address(self._sock)}
+
     async def receive(self, max_bytes: int = 65536) -> bytes:
         await anyio.lowlevel.checkpoint()
         while True:
@@ -138,18 +142,22 @@ class TcpListener(Listener[ByteStream]):
         self._waits = Waits(sock)
 
     async def serve(self, handler: Callable[[ByteStream], Any], task_group: TaskGroup | None = None) -> None:
-        async with AsyncExitStack() as stack:
-            group: TaskGroup = task_group or await stack.enter_async_context(anyio.create_task_group())
-            while True:
-                await self._waits.until(anyio.wait_readable)
-                try:
-                    accepted, _ = self._sock.accept()
-                except BlockingIOError:  # the dialer has left again
-                    continue
-                except OSError:  # no descriptor is free: wait until some connection ends
-                    await anyio.sleep(_RETRY_S)
-                    continue
-                group.start_soon(handler, TcpStream(accepted))
+        if task_group is not None:
+            await self._serve(handler, task_group)
+        async with anyio.create_task_group() as group:
+            await self._serve(handler, group)
+
+    async def _serve(self, handler: Callable[[ByteStream], Any], group: TaskGroup) -> None:
+        while True:
+            await self._waits.until(anyio.wait_readable)
+            try:
+                accepted, _ = self._sock.accept()
+            except BlockingIOError:  # the dialer has left again
+                continue
+            except OSError:  # no descriptor is free: wait until some connection ends
+                await anyio.sleep(_RETRY_S)
+                continue
+            group.start_soon(handler, TcpStream(accepted))
 
     async def aclose(self) -> None:
         await self._waits.aclose()

@@ -26,7 +26,11 @@ Place = Callable[[bytes], Sequence["torch.Tensor"]]
 
 
 class StreamTransport(ABC):
-    """Async byte streams between a coordinator and its nodes."""
+    """Async byte streams between a coordinator and its nodes.
+
+    A stream that has an address of its own gives it as anyio's ``SocketAttribute.local_address``: neighbours reach a
+    node's edges there.
+    """
 
     @abstractmethod
     async def listen(self, host: str, port: int) -> Listener[ByteStream]:
