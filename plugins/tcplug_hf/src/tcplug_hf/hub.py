@@ -96,5 +96,5 @@ def _explained(id: str, revision: str | None, error: Exception) -> str:
         return f"{what} is not on the hub, or private; check the name, or log in with `hf auth login`; {INSTEAD}"
     if isinstance(error, errors.OfflineModeIsEnabled):
         return f"{what} is not complete in the cache, and HF_HUB_OFFLINE forbids to fetch it; unset it, {INSTEAD}"
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return f"{what} is not complete in the cache, and the hub can't be reached ({reason}); connect, {INSTEAD}"
+    reason = f"{type(error).__name__}: {error}".splitlines()[0]
+    return f"{what} is not complete in the cache, and fetching it failed ({reason}); check the network, {INSTEAD}"
