@@ -1,15 +1,16 @@
-"""The offers: names, and that every recipe names formats that exist."""
+"""The offers: names, the contract of recipes, and what the default is."""
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
+from types import MappingProxyType
 
 import pytest
 from tcplug_quant.plugin import truecluster_quantizers
 
 from truecluster.api import FormatSpec, QuantizerSpec
+from truecluster.testing.quantizer import QuantizerContract
 
 RECIPES = {offer.name: offer for offer in truecluster_quantizers() if isinstance(offer, QuantizerSpec)}
 FORMATS = {offer.name: offer for offer in truecluster_quantizers() if isinstance(offer, FormatSpec)}
@@ -30,11 +31,12 @@ def test_the_default_int4_is_what_smollm2_needs():
     }
 
 
-@pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda recipe: recipe.name)
-def test_every_recipe_names_formats_that_exist(recipe):
-    for id in set(recipe.roles.values()) - {"keep"}:
-        module, _, name = FORMATS[id.partition(".")[0]].target.partition(":")
-        getattr(importlib.import_module(module), name).from_id(id.replace("*", "g128"))
+class TestRecipes(QuantizerContract):
+    members = MappingProxyType({"int4.*": ["int4.g128", "int4.g32.asym", "int4.g64.sym"]})
+
+    @pytest.fixture
+    def offers(self):
+        return list(truecluster_quantizers())
 
 
 def test_declaring_imports_no_torch():

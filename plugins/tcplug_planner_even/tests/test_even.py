@@ -129,7 +129,7 @@ def test_the_largest_share_is_the_smallest_possible(blocks, memory, limit, head,
 @settings(max_examples=8, deadline=None)
 @given(st.integers(1, 80), st.lists(st.sampled_from([None, 0, 1, 10, 10**9]), min_size=1, max_size=100))
 def test_any_cluster_gets_a_cover_or_a_refusal(layers, memory):
-    """Case DIST-16: contiguous, disjoint, complete, no empty share; refused when the sum can't suffice."""
+    """Contiguous, disjoint, complete, no empty share; refused when the sum can't suffice."""
     try:
         found = shares(model([1] * layers), memory)
     except PlanError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import torch
 
 from truecluster.api import DeviceInfo, NodeError
