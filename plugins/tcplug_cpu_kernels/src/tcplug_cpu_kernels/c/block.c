@@ -1,0 +1,119 @@
+/* A pre-norm decoder block in one parallel region per TC_ROWS tokens. */
+#include "isa.h"
+
+#include "step.h"
+#include "team.h"
+
+typedef struct {
+  const tc_block *b;
+  int64_t hidden, inner, queries, keys; /* widths */
+  float *x, *q, *k, *v, *mixed, *gate, *up;
+  void *quantized;
+} room;
+
+static int64_t widest(const room *r) {
+  int64_t most = r->hidden > r->inner ? r->hidden : r->inner;
+  return most > r->queries ? most : r->queries;
+}
+
+static int64_t floats_per_row(const room *r) { return r->hidden + 2 * r->queries + 2 * r->keys + 2 * r->inner; }
+
+static room room_of(const tc_block *b) {
+  const int64_t queries = (int64_t)b->heads * b->head_dim, keys = (int64_t)b->kv_heads * b->head_dim;
+  return (room){b, b->q.in, b->gate.out, queries, keys, 0, 0, 0, 0, 0, 0, 0, 0};
+}
+
+static int64_t rows_of(int64_t n) { return n < TC_ROWS ? n : TC_ROWS; }
+
+int64_t tc_block_scratch(const tc_block *b, int64_t n) {
+  room r = room_of(b);
+  return 64 + rows_of(n) * 4 * floats_per_row(&r) + tc_act_bytes(rows_of(n), widest(&r));
+}
+
+static room room_in(const tc_block *b, int64_t rows, void *scratch) {
+  room r = room_of(b);
+  r.quantized = (void *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
+  r.x = (float *)((char *)r.quantized + tc_act_bytes(rows, widest(&r)));
+  r.q = r.x + rows * r.hidden;
+  r.k = r.q + rows * r.queries;
+  r.v = r.k + rows * r.keys;
+  r.mixed = r.v + rows * r.keys;
+  r.gate = r.mixed + rows * r.queries;
+  r.up = r.gate + rows * r.inner;
+  return r;
+}
+
+static void norm_rows(const tc_team *t, const float *weight, float eps, const float *x, float *y, int64_t rows,
+                      int64_t width) {
+  int64_t begin, end;
+  tc_share(t, rows, &begin, &end);
+  for (int64_t r = begin; r < end; r++) t->isa->norm(weight, eps, x + r * width, y + r * width, width);
+}
+
+static void gate_rows(const tc_team *t, const room *r, int64_t rows) {
+  int64_t begin, end;
+  tc_share(t, (rows * r->inner + 15) / 16, &begin, &end);
+  begin *= 16;
+  end = 16 * end < rows * r->inner ? 16 * end : rows * r->inner;
+  if (begin < end) t->isa->gate(r->gate + begin, r->up + begin, end - begin);
+}
+
+/* Fill the forms that the matrices need of x, wait, then multiply. */
+static void project(const tc_team *t, const room *r, const float *x, int64_t width, int64_t rows,
+                    const tc_matrix *const *matrices, const tc_sink *sinks, int count) {
+  tc_act a = tc_act_over(x, width, rows, width, r->quantized);
+  tc_act_fill(t, &a, rows, matrices, count);
+  TC_BARRIER;
+  tc_linears(t, matrices, sinks, count, &a, rows);
+  TC_BARRIER;
+}
+
+static void attention(const tc_team *t, const room *r, const tc_step *s, const float *hidden, float *out,
+                      int64_t first, int64_t rows) {
+  const tc_block *b = r->b;
+  const tc_matrix *qkv[] = {&b->q, &b->k, &b->v}, *o = &b->o;
+  const tc_sink heads[] = {{r->q, r->queries, 0, 0}, {r->k, r->keys, 0, 0}, {r->v, r->keys, 0, 0}};
+  const tc_sink residual = {out, r->hidden, hidden, r->hidden};
+  const tc_tokens tokens = {
+      s, first, rows, r->q, r->k, r->v, r->queries, r->keys,
+      b->heads, b->kv_heads, b->head_dim, b->rotary_dim, b->scale,
+  };
+  norm_rows(t, b->attention_norm, b->attention_eps, hidden, r->x, rows, r->hidden);
+  TC_BARRIER;
+  project(t, r, r->x, r->hidden, rows, qkv, heads, 3);
+  tc_rotate(t, &tokens);
+  TC_BARRIER;
+  tc_append(t, &tokens);
+  TC_BARRIER;
+  tc_mix(t, &tokens, r->mixed);
+  TC_BARRIER;
+  project(t, r, r->mixed, r->queries, rows, &o, &residual, 1);
+}
+
+static void mlp(const tc_team *t, const room *r, float *out, int64_t rows) {
+  const tc_block *b = r->b;
+  const tc_matrix *gate_up[] = {&b->gate, &b->up}, *down = &b->down;
+  const tc_sink inner[] = {{r->gate, r->inner, 0, 0}, {r->up, r->inner, 0, 0}};
+  const tc_sink residual = {out, r->hidden, out, r->hidden};
+  norm_rows(t, b->mlp_norm, b->mlp_eps, out, r->x, rows, r->hidden);
+  TC_BARRIER;
+  project(t, r, r->x, r->hidden, rows, gate_up, inner, 2);
+  gate_rows(t, r, rows);
+  TC_BARRIER;
+  project(t, r, r->gate, r->inner, rows, &down, &residual, 1);
+}
+
+int tc_block_forward(const tc_block *b, const tc_step *s, const float *hidden, float *out, int64_t n, void *scratch,
+                     int threads) {
+  if (tc_step_check(s, n)) return -1;
+  const room r = room_in(b, rows_of(n), scratch);
+  for (int64_t first = 0; first < n; first += TC_ROWS) {
+    const int64_t rows = n - first < TC_ROWS ? n - first : TC_ROWS, at = first * r.hidden;
+    TC_PARALLEL(threads) {
+      tc_team t = TC_TEAM;
+      attention(&t, &r, s, hidden + at, out + at, first, rows);
+      mlp(&t, &r, out + at, rows);
+    }
+  }
+  return 0;
+}

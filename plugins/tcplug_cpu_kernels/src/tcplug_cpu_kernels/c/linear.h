@@ -1,0 +1,219 @@
+/* Products of packed rows with rows of activations, four outputs at a time. Written over the lanes of simd_*.h.
+
+   A lane sums the same elements in the same order whatever the number of rows in a tile, so a row's bits don't depend
+   on it. Integer sums are exact. */
+
+#define MOST_ROWS 8
+
+/* Bytes that a stream of weights is asked for ahead of its use; beyond a panel of most models' matrices, where the
+   hardware's own prefetch stops at each row. */
+#define AHEAD 8192
+#define PREFETCH(P) __builtin_prefetch((P) + AHEAD, 0, 3)
+
+/* Four packed rows; past the last output they repeat it, and what comes of them is dropped. */
+typedef struct {
+  const uint8_t *data[4], *scale[4], *minimum[4];
+} panel;
+
+INLINE panel panel_at(const tc_matrix *m, int64_t begin, int64_t row_bytes) {
+  panel p;
+  for (int o = 0; o < 4; o++) {
+    int64_t row = begin + o < m->out ? begin + o : m->out - 1;
+    p.data[o] = m->data + row * row_bytes;
+    p.scale[o] = m->scale + 2 * row * m->groups;
+    p.minimum[o] = m->minimum + 2 * row * m->groups;
+  }
+  return p;
+}
+
+INLINE void finish(const tc_matrix *m, int64_t begin, int64_t row, vf sums, const tc_sink *sink) {
+  float four[4];
+  int64_t count = m->out - begin < 4 ? m->out - begin : 4;
+  vf_fold(sums, four);
+  for (int64_t o = 0; o < count; o++) {
+    float y = four[o], scale;
+    if (m->format == TC_INT8) {
+      memcpy(&scale, m->scale + 4 * (begin + o), 4);
+      y *= scale;
+    }
+    if (m->bias) y += m->bias[begin + o];
+    if (sink->add) y += sink->add[row * sink->add_stride + begin + o];
+    sink->y[row * sink->stride + begin + o] = y;
+  }
+}
+
+/* ---- fp32, fp16, bf16 weights: fp32 throughout */
+
+INLINE vf weights_at(const uint8_t *row, int64_t i, const int format) {
+  if (format == TC_FP16) return vf_load_f16(row + 2 * i);
+  if (format == TC_BF16) return vf_load_bf16(row + 2 * i);
+  return vf_load(row + 4 * i);
+}
+
+INLINE vf last_weights(const uint8_t *row, int64_t i, int64_t count, const int format) {
+  const int size = format == TC_FP32 ? 4 : 2;
+  uint8_t padded[64] = {0};
+  memcpy(padded, row + size * i, (size_t)(size * count));
+  return weights_at(padded, 0, format);
+}
+
+INLINE void float_tile(const int R, const int format, const tc_matrix *m, const panel *p, int64_t begin,
+                       const tc_act *a, int64_t row, const tc_sink *sink) {
+  const int size = format == TC_FP32 ? 4 : 2;
+  vf sum[MOST_ROWS][4];
+  int64_t whole_part = m->in & ~(int64_t)15, left = m->in - whole_part;
+  UNROLL for (int r = 0; r < R; r++) UNROLL for (int o = 0; o < 4; o++) sum[r][o] = vf_zero();
+  for (int64_t i = 0; i < whole_part; i += 16) {
+    vf w[4];
+    UNROLL for (int o = 0; o < 4; o++) {
+      PREFETCH(p->data[o] + size * i);
+      w[o] = weights_at(p->data[o], i, format);
+    }
+    UNROLL for (int r = 0; r < R; r++) {
+      vf x = vf_load(a->x + (row + r) * a->stride + i);
+      UNROLL for (int o = 0; o < 4; o++) sum[r][o] = vf_fma(w[o], x, sum[r][o]);
+    }
+  }
+  if (left) {
+    for (int r = 0; r < R; r++) {
+      vf x = vf_load_some(a->x + (row + r) * a->stride + whole_part, left);
+      for (int o = 0; o < 4; o++)
+        sum[r][o] = vf_fma(last_weights(p->data[o], whole_part, left, format), x, sum[r][o]);
+    }
+  }
+  UNROLL for (int r = 0; r < R; r++)
+    finish(m, begin, row + r, vf_reduce4(sum[r][0], sum[r][1], sum[r][2], sum[r][3]), sink);
+}
+
+/* ---- int8 weights: int16 activations, a scale per 128 */
+
+INLINE const uint8_t *bytes_at(const uint8_t *row, int64_t at, int64_t have, int64_t want, uint8_t *room) {
+  if (have >= want) return row + at;
+  memset(room, 0, (size_t)want);
+  memcpy(room, row + at, (size_t)have);
+  return room;
+}
+
+INLINE void int8_tile(const int R, const tc_matrix *m, const panel *p, int64_t begin, const tc_act *a, int64_t row,
+                      const tc_sink *sink) {
+  vf sum[MOST_ROWS];
+  UNROLL for (int r = 0; r < R; r++) sum[r] = vf_zero();
+  for (int64_t b = 0; b * TC_BLOCK < m->in; b++) {
+    uint8_t room[4][TC_BLOCK];
+    const uint8_t *from[4];
+    vi dot[MOST_ROWS][4];
+    UNROLL for (int o = 0; o < 4; o++) {
+      PREFETCH(p->data[o] + b * TC_BLOCK);
+      PREFETCH(p->data[o] + b * TC_BLOCK + 64);
+      from[o] = bytes_at(p->data[o], b * TC_BLOCK, m->in - b * TC_BLOCK, TC_BLOCK, room[o]);
+    }
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int o = 0; o < 4; o++) dot[r][o] = vi_zero();
+    UNROLL for (int c = 0; c < TC_BLOCK; c += 32) {
+      vh w[4];
+      UNROLL for (int o = 0; o < 4; o++) w[o] = vh_load_i8(from[o] + c);
+      UNROLL for (int r = 0; r < R; r++) {
+        vh x = vh_load(a->q16[(row + r) * a->blocks + b].value + c);
+        UNROLL for (int o = 0; o < 4; o++) dot[r][o] = vh_dot(dot[r][o], w[o], x);
+      }
+    }
+    UNROLL for (int r = 0; r < R; r++) {
+      vi four = vi_reduce4(dot[r][0], dot[r][1], dot[r][2], dot[r][3]);
+      sum[r] = vf_fma(vf_from_vi(four), vf_expand4(a->q16[(row + r) * a->blocks + b].scale), sum[r]);
+    }
+  }
+  UNROLL for (int r = 0; r < R; r++) finish(m, begin, row + r, sum[r], sink);
+}
+
+/* ---- int4 weights: int8 activations, a scale per 32 */
+
+/* The halves that belong to sub-blocks 4 b to 4 b + 3 of one packed row. */
+INLINE uint64_t four_halves(const uint8_t *row, int64_t b, const tc_matrix *m) {
+  uint64_t four = 0;
+  if (m->span == 1) {
+    int64_t left = m->groups - 4 * b;
+    if (left >= 4) memcpy(&four, row + 8 * b, 8);
+    else memcpy(&four, row + 8 * b, (size_t)(2 * left));
+  } else if (m->span == 2) {
+    uint16_t two[2] = {0, 0};
+    memcpy(two, row + 4 * b, m->groups - 2 * b >= 2 ? 4 : 2);
+    four = two[0] * UINT64_C(0x00010001) | two[1] * UINT64_C(0x0001000100000000);
+  } else {
+    uint16_t one;
+    memcpy(&one, row + 2 * b, 2);
+    four = one * UINT64_C(0x0001000100010001);
+  }
+  return four;
+}
+
+INLINE vf sub_block_halves(const uint8_t *const rows[4], int64_t b, const tc_matrix *m) {
+  uint64_t halves[4];
+  UNROLL for (int o = 0; o < 4; o++) halves[o] = four_halves(rows[o], b, m);
+  return vf_halves(halves);
+}
+
+INLINE void int4_tile(const int R, const tc_matrix *m, const panel *p, int64_t begin, const tc_act *a, int64_t row,
+                      const tc_sink *sink) {
+  const int64_t row_bytes = (m->in + 31) / 32 * 16;
+  vf sum[MOST_ROWS];
+  UNROLL for (int r = 0; r < R; r++) sum[r] = vf_zero();
+  for (int64_t b = 0; b * TC_BLOCK < m->in; b++) {
+    uint8_t room[4][64];
+    vb low[4], high[4];
+    UNROLL for (int o = 0; o < 4; o++) {
+      PREFETCH(p->data[o] + b * 64);
+      vb both = vb_load(bytes_at(p->data[o], b * 64, row_bytes - b * 64, 64, room[o]));
+      low[o] = vb_low(both);
+      high[o] = vb_high(both);
+    }
+    vf scale = sub_block_halves(p->scale, b, m);
+    vf minimum = m->format == TC_INT4_ASYM ? sub_block_halves(p->minimum, b, m) : vf_mul(scale, vf_set1(-8.0f));
+    PREFETCH(p->scale[b & 3] + 8 * b - AHEAD * 7 / 8);
+    PREFETCH(p->minimum[b & 3] + 8 * b - AHEAD * 7 / 8);
+    UNROLL for (int r = 0; r < R; r++) {
+      const tc_q8 *q = a->q8 + (row + r) * a->blocks + b;
+      vb x = vb_load(q->low), y = vb_load(q->high);
+      vi dot = vi_reduce4(vb_dot(low[0], high[0], x, y), vb_dot(low[1], high[1], x, y),
+                          vb_dot(low[2], high[2], x, y), vb_dot(low[3], high[3], x, y));
+      sum[r] = vf_fma(vf_from_vi(dot), vf_mul(scale, vf_expand4(q->scale)), sum[r]);
+      sum[r] = vf_fma(minimum, vf_expand4(q->sum), sum[r]);
+    }
+  }
+  UNROLL for (int r = 0; r < R; r++) finish(m, begin, row + r, sum[r], sink);
+}
+
+/* ---- all */
+
+/* The switch makes the number of rows a constant in each tile; MOST, a constant too, leaves out what is never used. */
+#define TILES(MOST, TILE)                                     \
+  for (int64_t r = 0, some; r < rows; r += some) {            \
+    some = rows - r < MOST ? rows - r : MOST;                 \
+    if (some == 8 && MOST == 8) TILE(8);                      \
+    else if (some >= 4 && MOST >= 4) some = 4, TILE(4);           \
+    else if (some == 3 && MOST >= 3) TILE(3);                 \
+    else if (some == 2) TILE(2);                              \
+    else TILE(1);                                             \
+  }
+
+static void linear_rows(const tc_matrix *m, int64_t begin, int64_t end, const tc_act *a, int64_t rows,
+                        const tc_sink *sink) {
+  const int64_t sub_blocks = (m->in + 31) / 32;
+  const int64_t widths[] = {4 * m->in, 2 * m->in, 2 * m->in, m->in, 16 * sub_blocks, 16 * sub_blocks};
+  for (int64_t o = begin; o < end; o += 4) {
+    panel p = panel_at(m, o, widths[m->format]);
+    switch (m->format) {
+#define FLOAT_TILE(R) float_tile(R, FORMAT, m, &p, o, a, r, sink)
+#define INT8_TILE(R) int8_tile(R, m, &p, o, a, r, sink)
+#define INT4_TILE(R) int4_tile(R, m, &p, o, a, r, sink)
+#define FORMAT TC_FP32
+      case TC_FP32: TILES(ROWS_FLOAT, FLOAT_TILE) break;
+#undef FORMAT
+#define FORMAT TC_FP16
+      case TC_FP16: TILES(ROWS_FLOAT, FLOAT_TILE) break;
+#undef FORMAT
+#define FORMAT TC_BF16
+      case TC_BF16: TILES(ROWS_FLOAT, FLOAT_TILE) break;
+      case TC_INT8: TILES(ROWS_INT8, INT8_TILE) break;
+      default: TILES(ROWS_INT4, INT4_TILE) break;
+    }
+  }
+}
