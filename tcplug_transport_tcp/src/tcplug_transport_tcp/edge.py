@@ -29,13 +29,15 @@ if TYPE_CHECKING:
     from truecluster.api import DeviceContext
 
 _PREFIX = struct.Struct(">IQ")
+_GRACE_S = 30.0
+"""The system gives a peer up later than this edge's own deadline does, which says more."""
 
 
 class TcpEdge(Edge):
     """``sock`` is connected and proven; it is this object's from now on."""
 
     def __init__(self, sock: socket.socket, terms: EdgeTerms, device: DeviceContext | None) -> None:
-        tune(sock, terms.timeout)
+        tune(sock, terms.timeout + _GRACE_S)
         widen(sock)
         sock.settimeout(None)
         self._sock = sock

@@ -46,8 +46,9 @@ class MemoryEdge(Edge):
         room = sum(tensor.nbytes for tensor in places)
         if payload.nbytes != room:
             raise self._broken(f"a payload of {payload.nbytes} bytes where {room} are due")
-        for tensor, piece in zip(places, payload.split([tensor.nbytes for tensor in places]), strict=True):
-            _bytes(tensor).copy_(piece)
+        for tensor in places:
+            _bytes(tensor).copy_(payload[: tensor.nbytes])
+            payload = payload[tensor.nbytes :]
 
     def _on_host(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.device.type == "cpu":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from itertools import count
 from typing import Any
 
@@ -88,14 +87,17 @@ class MemoryListener(Listener[ByteStream]):
         self._bell.ring()
 
     async def serve(self, handler: Callable[[ByteStream], Any], task_group: TaskGroup | None = None) -> None:
-        async with AsyncExitStack() as stack:
-            group: TaskGroup = task_group or await stack.enter_async_context(anyio.create_task_group())
-            while True:
-                while self._waiting:
-                    group.start_soon(handler, self._waiting.popleft())
-                if self._closed:
-                    raise anyio.ClosedResourceError
-                await self._bell.wait()
+        if task_group is not None:
+            await self._serve(handler, task_group)
+        async with anyio.create_task_group() as group:
+            await self._serve(handler, group)
+
+    async def _serve(self, handler: Callable[[ByteStream], Any], group: TaskGroup) -> None:
+        while not self._closed:
+            while self._waiting:
+                group.start_soon(handler, self._waiting.popleft())
+            await self._bell.wait()
+        raise anyio.ClosedResourceError
 
     async def aclose(self) -> None:
         self._closed = True

@@ -1,0 +1,380 @@
+"""The contract of transports: of their streams, their edges, or both."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+import pytest
+import torch
+
+from truecluster._wire.handshake import prover
+from truecluster.api import (
+    AddressError,
+    Edge,
+    EdgeBroken,
+    EdgeClosed,
+    EdgeEnded,
+    EdgeTerms,
+    EdgeTimeout,
+    EdgeTransport,
+    HandshakeError,
+    Place,
+    PluginError,
+    TransportError,
+    TransportSpec,
+)
+
+from ._given import given
+from ._streams import DEADLINE_S, MAX_BUFFERED, STALLED_S, StreamContract
+
+T = TypeVar("T")
+KEY = b"the key of the contract"
+PEER_GONE = (EdgeEnded, EdgeBroken)
+
+
+class Background(Generic[T]):
+    """A call in a thread of its own."""
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._call = call
+        self._result: list[T] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def result(self) -> T:
+        """What the call returned or raised; it must have by now, or soon."""
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive(), "a call that should have been woken is still blocked"
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
+    def blocked(self) -> bool:
+        """Whether it still waits after a moment."""
+        self._thread.join(STALLED_S)
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._result.append(self._call())
+        except BaseException as error:
+            self._error = error
+
+
+def tensors(seed: int = 0) -> list[torch.Tensor]:
+    """Every dtype that crosses an edge, one tensor without elements, one without dimensions."""
+    made = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(3, 896, generator=made)
+    ids = torch.randint(-(2**31), 2**31 - 1, (5,), generator=made, dtype=torch.int32)
+    halves = [hidden.to(torch.bfloat16), hidden.to(torch.float16)]
+    return [hidden, *halves, ids, ids.view(torch.uint8), torch.empty(0, 896), torch.tensor(seed + 0.5)]
+
+
+def room_for(sent: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Destinations that hold something else."""
+    return [torch.ones_like(tensor) for tensor in sent]
+
+
+def equal(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
+    """Whether all bits are."""
+    return all(
+        x.shape == y.shape and torch.equal(x.view(-1).view(torch.uint8), y.view(-1).view(torch.uint8))
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+def nowhere(header: bytes) -> list[torch.Tensor]:
+    """The place of a message without tensors."""
+    return []
+
+
+class EdgeContract:
+    """Give the fixtures ``transport`` and ``spec``. What arrives is compared with what was sent, kept aside."""
+
+    host = "127.0.0.1"
+
+    @pytest.fixture
+    def transport(self) -> Any:
+        """The transport under test."""
+        raise given(self, "the fixture 'transport'", "a new transport object, closed after the test")
+
+    @pytest.fixture
+    def spec(self) -> TransportSpec:
+        """What the plugin's hook says of it."""
+        raise given(self, "the fixture 'spec'", "the TransportSpec that the plugin's hook yields")
+
+    @pytest.fixture
+    def edges(self, transport: Any, spec: TransportSpec) -> EdgeTransport:
+        """The transport, where it offers edges."""
+        if not spec.edges:
+            pytest.skip(f"{spec.name} offers no edges")
+        assert isinstance(transport, EdgeTransport)
+        return transport
+
+    def terms(self, name: str = "run 1, edge 0", key: bytes = KEY, timeout: float = DEADLINE_S) -> EdgeTerms:
+        """What core would ask for."""
+        return EdgeTerms(edge=name, host=self.host, prove=prover(key), timeout=timeout, max_header=1000)
+
+    @contextmanager
+    def opened(self, edges: EdgeTransport, timeout: float = DEADLINE_S) -> Iterator[tuple[Edge, Edge]]:
+        """Producer's and consumer's end; the producer's is there before the consumer asks for its own."""
+        terms = self.terms(timeout=timeout)
+        ticket = edges.offer(terms)
+        producer = edges.open(terms, ticket, "producer", None)
+        consumer = edges.open(terms, ticket, "consumer", None)
+        try:
+            yield producer, consumer
+        finally:
+            producer.close()
+            consumer.close()
+
+    def test_edges_that_are_not_offered_are_refused(self, transport: Any, spec: TransportSpec) -> None:
+        """It isn't an `EdgeTransport`, or says `PluginError`."""
+        if not spec.edges and isinstance(transport, EdgeTransport):
+            with pytest.raises(PluginError):
+                transport.offer(self.terms())
+            with pytest.raises(PluginError):
+                transport.open(self.terms(), b"", "producer", None)
+
+    def test_tensors_arrive_bit_for_bit_where_place_says(self, edges: EdgeTransport) -> None:
+        with self.opened(edges) as (producer, consumer):
+            destinations = room_for(tensors())
+            producer.send(b"\x00header", tensors())
+            received = consumer.recv(lambda header: destinations if header == b"\x00header" else [])
+            assert received == b"\x00header"
+            assert equal(destinations, tensors())
+
+    def test_messages_keep_their_order_and_their_bounds(self, edges: EdgeTransport) -> None:
+        with self.opened(edges) as (producer, consumer):
+            sending = Background(lambda: [producer.send(b"%d" % i, tensors(i)[: i % 4]) for i in range(200)])
+            for i in range(200):
+                destinations = room_for(tensors(i)[: i % 4])
+                assert consumer.recv(_to(destinations)) == b"%d" % i
+                assert equal(destinations, tensors(i)[: i % 4])
+            sending.result()
+
+    def test_a_message_larger_than_any_buffer_arrives(self, edges: EdgeTransport) -> None:
+        large = torch.randint(-100, 100, (3, 4 << 20), dtype=torch.int32)
+        with self.opened(edges) as (producer, consumer):
+            sending = Background(lambda: producer.send(b"large", [large]))
+            destination = torch.zeros_like(large)
+            consumer.recv(_to([destination]))
+            sending.result()
+            assert torch.equal(destination, large)
+
+    def test_what_was_sent_may_be_overwritten_at_once(self, edges: EdgeTransport) -> None:
+        with self.opened(edges) as (producer, consumer):
+            buffer, destination = torch.full((100,), 7.0), torch.zeros(100)
+            producer.send(b"h", [buffer])
+            buffer.fill_(9.0)
+            consumer.recv(_to([destination]))
+            assert destination.eq(7.0).all()
+
+    def test_a_producer_waits_for_a_consumer_that_does_not_receive(self, edges: EdgeTransport) -> None:
+        with self.opened(edges) as (producer, consumer):
+            sent: list[int] = []
+            sending = Background(lambda: _flood(producer, sent))
+            before = -1
+            while before < len(sent) <= MAX_BUFFERED >> 20:
+                before = len(sent)
+                time.sleep(STALLED_S)
+            assert len(sent) <= MAX_BUFFERED >> 20, f"{len(sent)} MiB were taken while nobody received"
+            destination = torch.zeros(1 << 18)
+            for i in range(before):
+                assert consumer.recv(_to([destination])) == b"%d" % i
+            consumer.close()
+            with pytest.raises(PEER_GONE):
+                sending.result()
+
+    def test_the_end_comes_after_what_was_sent(self, edges: EdgeTransport) -> None:
+        with self.opened(edges) as (producer, consumer):
+            producer.send(b"last", [torch.arange(4.0)])
+            producer.close()
+            destination = torch.zeros(4)
+            assert consumer.recv(_to([destination])) == b"last"
+            assert destination.tolist() == [0.0, 1.0, 2.0, 3.0]
+            with pytest.raises(EdgeEnded):
+                consumer.recv(nowhere)
+
+    def test_a_producer_learns_that_its_consumer_is_gone(self, edges: EdgeTransport) -> None:
+        with self.opened(edges) as (producer, consumer):
+            consumer.close()
+            with pytest.raises(PEER_GONE):
+                _send_until_it_fails(producer)
+
+    def test_closed_by_this_side_is_told_apart(self, edges: EdgeTransport) -> None:
+        with self.opened(edges) as (producer, consumer):
+            for edge in (producer, consumer):
+                edge.close()
+                edge.close()
+                edge.abort()
+            with pytest.raises(EdgeClosed):
+                producer.send(b"h", [])
+            with pytest.raises(EdgeClosed):
+                consumer.recv(nowhere)
+
+    @pytest.mark.parametrize("role", ["producer", "consumer"])
+    def test_an_abort_wakes_a_blocked_consumer(self, edges: EdgeTransport, role: str) -> None:
+        with self.opened(edges) as (producer, consumer):
+            receiving = Background(lambda: consumer.recv(nowhere))
+            assert receiving.blocked()
+            _abort_twice(producer if role == "producer" else consumer)
+            with pytest.raises(EdgeClosed if role == "consumer" else PEER_GONE):
+                receiving.result()
+
+    @pytest.mark.parametrize("role", ["producer", "consumer"])
+    def test_an_abort_wakes_a_blocked_producer(self, edges: EdgeTransport, role: str) -> None:
+        with self.opened(edges) as (producer, consumer):
+            sending = Background(lambda: _flood(producer, []))
+            assert sending.blocked()
+            _abort_twice(producer if role == "producer" else consumer)
+            with pytest.raises(EdgeClosed if role == "producer" else PEER_GONE):
+                sending.result()
+
+    def test_a_message_that_has_begun_has_a_deadline(self, edges: EdgeTransport) -> None:
+        with self.opened(edges, timeout=0.3) as (producer, _), pytest.raises(EdgeTimeout):
+            _flood(producer, [])
+
+    def test_the_wait_for_a_message_has_no_deadline(self, edges: EdgeTransport) -> None:
+        with self.opened(edges, timeout=0.1) as (producer, consumer):
+            receiving = Background(lambda: consumer.recv(nowhere))
+            assert receiving.blocked()
+            producer.send(b"late", [])
+            assert receiving.result() == b"late"
+
+    @pytest.mark.parametrize("size", [0, 3, 5])
+    def test_a_payload_of_another_size_breaks_it_for_both(self, edges: EdgeTransport, size: int) -> None:
+        with self.opened(edges) as (producer, consumer):
+            producer.send(b"h", [torch.zeros(4)])
+            with pytest.raises(EdgeBroken):
+                consumer.recv(_to([torch.zeros(size)]))
+            with pytest.raises(EdgeBroken):
+                consumer.recv(nowhere)
+            with pytest.raises(PEER_GONE):
+                _send_until_it_fails(producer)
+
+    def test_a_header_that_core_refuses_breaks_it_for_both(self, edges: EdgeTransport) -> None:
+        def refuse(header: bytes) -> list[torch.Tensor]:
+            raise EdgeBroken("not this one")
+
+        with self.opened(edges) as (producer, consumer):
+            producer.send(b"h", [torch.zeros(4)])
+            with pytest.raises(EdgeBroken, match="not this one"):
+                consumer.recv(refuse)
+            with pytest.raises(EdgeBroken):
+                consumer.recv(nowhere)
+            with pytest.raises(PEER_GONE):
+                _send_until_it_fails(producer)
+
+    def test_a_header_over_the_limit_never_reaches_core(self, edges: EdgeTransport) -> None:
+        with self.opened(edges) as (producer, consumer):
+            producer.send(bytes(1000), [])
+            assert consumer.recv(nowhere) == bytes(1000)
+            producer.send(bytes(1001), [])
+            with pytest.raises(EdgeBroken):
+                consumer.recv(_never)
+
+    def test_a_ticket_lets_one_producer_in(self, edges: EdgeTransport) -> None:
+        terms = self.terms()
+        ticket = edges.offer(terms)
+        producer = edges.open(terms, ticket, "producer", None)
+        with pytest.raises(HandshakeError):
+            edges.open(terms, ticket, "producer", None)
+        consumer = edges.open(terms, ticket, "consumer", None)
+        producer.send(b"mine", [])
+        assert consumer.recv(nowhere) == b"mine"
+        for edge in (producer, consumer):
+            edge.close()
+        with pytest.raises(TransportError):
+            edges.open(self.terms(timeout=1.0), ticket, "producer", None)
+
+    def test_a_wrong_key_is_refused_and_uses_nothing_up(self, edges: EdgeTransport) -> None:
+        terms = self.terms()
+        ticket = edges.offer(terms)
+        with pytest.raises(HandshakeError):
+            edges.open(self.terms(key=b"another"), ticket, "producer", None)
+        producer = edges.open(terms, ticket, "producer", None)
+        consumer = edges.open(terms, ticket, "consumer", None)
+        producer.send(b"right", [])
+        assert consumer.recv(nowhere) == b"right"
+        producer.close()
+        consumer.close()
+
+    @pytest.mark.parametrize("role", ["producer", "consumer"])
+    @pytest.mark.parametrize("ticket", [b"", b"x", bytes(40), b"\xff" * 1024], ids=len)
+    def test_what_is_no_ticket_is_refused(self, edges: EdgeTransport, role: Any, ticket: bytes) -> None:
+        edges.offer(self.terms())
+        with pytest.raises(HandshakeError):
+            edges.open(self.terms(), ticket, role, None)
+
+    def test_edges_do_not_mix(self, edges: EdgeTransport) -> None:
+        terms = [self.terms(f"edge {i}") for i in range(3)]
+        tickets = [edges.offer(each) for each in terms]
+        assert len(set(tickets)) == 3
+        assert all(len(ticket) <= 1024 for ticket in tickets)
+        producers = [edges.open(terms[i], tickets[i], "producer", None) for i in (2, 0, 1)]
+        consumers = [edges.open(terms[i], tickets[i], "consumer", None) for i in (1, 2, 0)]
+        for i, producer in zip((2, 0, 1), producers, strict=True):
+            producer.send(b"%d" % i, [])
+        assert [consumer.recv(nowhere) for consumer in consumers] == [b"1", b"2", b"0"]
+        for edge in (*producers, *consumers):
+            edge.close()
+
+    def test_a_producer_that_does_not_come_is_waited_for_in_vain(self, edges: EdgeTransport) -> None:
+        terms = self.terms(timeout=0.1)
+        ticket = edges.offer(terms)
+        with pytest.raises(EdgeTimeout):
+            edges.open(terms, ticket, "consumer", None)
+        with pytest.raises((AddressError, HandshakeError)):
+            edges.open(self.terms(), ticket, "producer", None)
+
+    def test_closing_wakes_who_waits_and_withdraws_every_offer(self, edges: EdgeTransport) -> None:
+        terms = self.terms()
+        ticket, other = edges.offer(terms), edges.offer(self.terms("another"))
+        waiting = Background(lambda: edges.open(terms, ticket, "consumer", None))
+        assert waiting.blocked()
+        edges.close()
+        edges.close()
+        with pytest.raises(EdgeClosed):
+            waiting.result()
+        with pytest.raises(TransportError):
+            edges.open(terms, other, "producer", None)
+        with pytest.raises(EdgeClosed):
+            edges.offer(terms)
+
+
+class TransportContract(StreamContract, EdgeContract):
+    """Both contracts; what the spec doesn't offer is skipped, and must be refused."""
+
+
+def _to(destinations: Sequence[torch.Tensor]) -> Place:
+    return lambda header: destinations
+
+
+def _never(header: bytes) -> Sequence[torch.Tensor]:
+    raise AssertionError(f"a header of {len(header)} bytes reached core")
+
+
+def _flood(producer: Edge, sent: list[int]) -> None:
+    """Send numbered messages of 1 MiB for as long as somebody takes them, at most twice what may be buffered."""
+    for i in range(2 * MAX_BUFFERED >> 20):
+        producer.send(b"%d" % i, [torch.zeros(1 << 18)])
+        sent.append(i)
+
+
+def _send_until_it_fails(producer: Edge) -> None:
+    """The end of the peer may take a moment to be known."""
+    end = time.monotonic() + DEADLINE_S
+    while time.monotonic() < end:
+        producer.send(b"h", [torch.zeros(4)])
+        time.sleep(0.01)
+
+
+def _abort_twice(edge: Edge) -> None:
+    for _ in range(2):
+        Background(edge.abort).result()

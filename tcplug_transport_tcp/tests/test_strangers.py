@@ -1,0 +1,204 @@
+"""Who dials an edge's port without being asked to, and what is wrong with addresses."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+
+import anyio
+import pytest
+import torch
+from tcplug_transport_tcp.sockets import bind, shown
+from tcplug_transport_tcp.tickets import decode
+from tcplug_transport_tcp.transport import TcpTransport
+
+from truecluster._wire.handshake import prover
+from truecluster.api import AddressError, EdgeBroken, EdgeClosed, EdgeTerms, EdgeTimeout, HandshakeError
+
+TERMS = EdgeTerms(edge="e", host="127.0.0.1", prove=prover(b"k"), timeout=10.0)
+
+
+@pytest.fixture
+def transport() -> Iterator[TcpTransport]:
+    transport = TcpTransport()
+    yield transport
+    transport.close()
+
+
+def _address(ticket: bytes) -> tuple[str, int]:
+    return decode(ticket).host, decode(ticket).port
+
+
+def _opens(transport: TcpTransport, ticket: bytes) -> None:
+    """The right producer gets in, and its message through."""
+    producer = transport.open(TERMS, ticket, "producer", None)
+    consumer = transport.open(TERMS, ticket, "consumer", None)
+    producer.send(b"hello", [torch.ones(3)])
+    there = torch.zeros(3)
+    assert consumer.recv(lambda header: [there]) == b"hello"
+    assert there.tolist() == [1.0, 1.0, 1.0]
+    producer.close()
+    consumer.close()
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\x00", b"GET / HTTP/1.1\r\n\r\n", bytes(10_000), b"\x89TrueCl\n"], ids=len)
+def test_garbage_disturbs_nobody(transport: TcpTransport, garbage: bytes) -> None:
+    ticket = transport.offer(TERMS)
+    with socket.create_connection(_address(ticket)) as stranger:
+        stranger.sendall(garbage)
+        _opens(transport, ticket)
+
+
+def test_silent_strangers_leave_room_for_the_right_one(transport: TcpTransport) -> None:
+    ticket = transport.offer(TERMS)
+    strangers = [socket.create_connection(_address(ticket)) for _ in range(10)]
+    _opens(transport, ticket)
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_more_silent_strangers_than_room_only_delay(transport: TcpTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tcplug_transport_tcp.edges._PROOF_S", 0.2)
+    ticket = transport.offer(TERMS)
+    strangers = [socket.create_connection(_address(ticket)) for _ in range(40)]
+    assert sum(thread.name == "tcp-edge-proof" for thread in threading.enumerate()) <= 16
+    _opens(transport, ticket)
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_who_proves_the_key_but_shows_another_secret_is_turned_away(transport: TcpTransport) -> None:
+    ticket = transport.offer(TERMS)
+    forged = ticket[:5] + bytes(32) + ticket[37:]
+    with pytest.raises(HandshakeError, match="ticket"):
+        transport.open(TERMS, forged, "producer", None)
+    _opens(transport, ticket)
+
+
+def test_a_listener_that_never_answers_meets_the_deadline(transport: TcpTransport) -> None:
+    with bind("127.0.0.1", 0) as deaf:
+        ticket = struct.pack(">3sH32s", b"tcp", deaf.getsockname()[1], bytes(32)) + b"127.0.0.1"
+        terms = EdgeTerms(edge="e", host="127.0.0.1", prove=prover(b"k"), timeout=0.1)
+        with pytest.raises(EdgeTimeout, match="edge e"):
+            transport.open(terms, ticket, "producer", None)
+
+
+def test_closing_wakes_a_producer_that_dials(transport: TcpTransport) -> None:
+    with bind("127.0.0.1", 0) as deaf:
+        ticket = struct.pack(">3sH32s", b"tcp", deaf.getsockname()[1], bytes(32)) + b"127.0.0.1"
+        threading.Timer(0.1, transport.close).start()
+        start = time.monotonic()
+        with pytest.raises(EdgeClosed):
+            transport.open(TERMS, ticket, "producer", None)
+        assert time.monotonic() - start < 5
+
+
+def test_close_frees_the_port_and_ends_its_threads() -> None:
+    transport = TcpTransport()
+    _, port = _address(transport.offer(TERMS))
+    with socket.create_connection(("127.0.0.1", port)):
+        transport.close()
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("tcp-edge")]
+        bind("127.0.0.1", port).close()
+
+
+@pytest.mark.parametrize("sent", [struct.pack(">IQ", 2**32 - 1, 0), struct.pack(">IQ", (1 << 20) + 1, 0)])
+def test_a_hostile_header_length_is_refused(transport: TcpTransport, sent: bytes) -> None:
+    with pytest.raises(EdgeBroken, match="header of"):
+        _receive_raw(transport, sent)
+
+
+@pytest.mark.parametrize("payload", [0, 11, 13, 2**63, 2**64 - 1])
+def test_a_hostile_payload_length_is_refused(transport: TcpTransport, payload: int) -> None:
+    with pytest.raises(EdgeBroken, match=f"payload of {payload} bytes where 12"):
+        _receive_raw(transport, struct.pack(">IQ", 1, payload) + b"h")
+
+
+@pytest.mark.parametrize("size", [1, 12, 13, 24])
+def test_an_end_inside_a_message_is_not_an_end(transport: TcpTransport, size: int) -> None:
+    with pytest.raises(EdgeBroken, match="inside a message"):
+        _receive_raw(transport, (struct.pack(">IQ", 1, 12) + b"h" + bytes(12))[:size])
+
+
+def _receive_raw(transport: TcpTransport, data: bytes) -> None:
+    """Receive three floats from a producer that has the key and sends ``data``."""
+    ticket = transport.offer(TERMS)
+    with socket.create_connection(_address(ticket)) as sock:
+        prover(b"k")(lambda n: sock.recv(n, socket.MSG_WAITALL), sock.sendall, True)
+        sock.sendall(decode(ticket).secret)
+        assert sock.recv(1) == b"\x01"
+        sock.sendall(data)
+        sock.shutdown(socket.SHUT_WR)
+        consumer = transport.open(TERMS, ticket, "consumer", None)
+        try:
+            consumer.recv(lambda header: [torch.zeros(3)])
+        finally:
+            consumer.close()
+
+
+def test_a_slow_message_meets_the_deadline(transport: TcpTransport) -> None:
+    terms = EdgeTerms(edge="e", host="127.0.0.1", prove=prover(b"k"), timeout=0.2)
+    ticket = transport.offer(terms)
+    with socket.create_connection(_address(ticket)) as sock:
+        prover(b"k")(lambda n: sock.recv(n, socket.MSG_WAITALL), sock.sendall, True)
+        sock.sendall(decode(ticket).secret + b"\x00")
+        consumer = transport.open(terms, ticket, "consumer", None)
+        with pytest.raises(EdgeTimeout, match="edge e"):
+            consumer.recv(lambda header: [])
+        consumer.close()
+
+
+def test_a_port_in_use_is_named_with_the_remedy() -> None:
+    with bind("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        transport = TcpTransport(edge_port=port)
+        with pytest.raises(AddressError, match=f"127.0.0.1:{port}.*another port"):
+            transport.offer(TERMS)
+        transport.close()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
+def test_nobody_can_dial_every_address(transport: TcpTransport, host: str) -> None:
+    with pytest.raises(AddressError, match="--advertise-host"):
+        transport.offer(EdgeTerms(edge="e", host=host, prove=prover(b"k")))
+
+
+def test_the_advertised_host_is_what_is_dialled() -> None:
+    transport = TcpTransport(advertise_host="127.0.0.1")
+    terms = EdgeTerms(edge="e", host="0.0.0.0", prove=prover(b"k"), timeout=10.0)
+    ticket = transport.offer(terms)
+    assert decode(ticket).host == "127.0.0.1"
+    _opens(transport, ticket)
+    transport.close()
+
+
+@pytest.mark.parametrize("host", ["no such host", "256.1.1.1.1", "x" * 300])
+def test_a_host_without_an_address_is_named(transport: TcpTransport, host: str) -> None:
+    with pytest.raises(AddressError):
+        anyio.run(transport.listen, host, 0)
+    with pytest.raises(AddressError):
+        anyio.run(transport.connect, host, 1)
+
+
+def test_an_address_of_another_machine_is_named(transport: TcpTransport) -> None:
+    with pytest.raises(AddressError, match=r"192\.0\.2\.1.*does not have"):
+        anyio.run(transport.listen, "192.0.2.1", 0)
+
+
+def test_ipv6_works_and_is_shown_in_brackets(transport: TcpTransport) -> None:
+    assert shown("::1", 7001) == "[::1]:7001"
+    try:
+        bind("::1", 0).close()
+    except AddressError:
+        pytest.skip("this machine has no IPv6 loopback")
+    terms = EdgeTerms(edge="e", host="::1", prove=prover(b"k"), timeout=10.0)
+    _opens(transport, transport.offer(terms))
+
+    async def main() -> None:
+        async with await transport.listen("::1", 0) as listener:
+            await (await transport.connect(*transport.address(listener))).aclose()
+
+    anyio.run(main)
