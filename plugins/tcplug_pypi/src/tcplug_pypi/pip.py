@@ -11,8 +11,8 @@ from truecluster.api import CheckpointError
 
 OPTIONS = ("--no-deps", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--progress-bar", "off")
 PATIENCE = ("--timeout", "10", "--retries", "1")
-"""pip's own defaults wait for minutes where there is no network."""
-OFFLINE = ("NewConnectionError", "NameResolutionError", "ConnectTimeoutError", "Failed to establish", "ProxyError")
+"""pip's own defaults wait for minutes where there is no network. Only a retry makes it say that it can't connect."""
+OFFLINE = ("connection broken by", "Could not fetch URL")
 ABSENT = ("No matching distribution", "Could not find a version")
 
 
