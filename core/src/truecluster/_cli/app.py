@@ -11,7 +11,7 @@ import typer
 
 from truecluster.api import TrueClusterError
 
-from . import cluster, node, plugin, run
+from . import cluster, node, plan, plugin, run
 
 app = typer.Typer(
     name="tc",
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command()(run.run)
 app.command()(cluster.cluster)
 app.command()(node.node)
+app.command()(plan.plan)
 app.add_typer(plugin.app, name="plugin")
 
 

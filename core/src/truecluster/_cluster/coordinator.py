@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -14,7 +14,7 @@ from anyio.to_thread import run_sync
 from truecluster._node.devices import Devices
 from truecluster._node.errors import one_error
 from truecluster._node.transports import Transports
-from truecluster._pipeline.build import HandleCache, choose_dtypes
+from truecluster._pipeline.build import HandleCache
 from truecluster._pipeline.run import Run
 from truecluster._plan import RunPlan, build_plan, validate
 from truecluster._registry import Registry
@@ -23,6 +23,7 @@ from truecluster.api import (
     DeviceContext,
     Limits,
     ModelProfile,
+    NodeProfile,
     Placement,
     PlanError,
     Planner,
@@ -33,13 +34,8 @@ from truecluster.api import (
 from .compat import check_hello, needed_by
 from .model import ClusterModel
 from .nodes import Nodes, NodeSession
-from .profile import StateSize, profile, state_size
-from .provision import RESIDUAL, House, Provision, RunSettings
-
-SEQUENCES = 8
-"""Sequences at once."""
-TOKENS_EACH = 1024
-"""Tokens of state per sequence, beside one whole context."""
+from .profile import measure
+from .provision import House, Provision, RunSettings
 
 
 @attrs.frozen(kw_only=True)
@@ -69,6 +65,15 @@ def make_planner(registry: Registry, name: str, options: Mapping[str, str]) -> P
     return planner
 
 
+def checked_plan(
+    planner: Planner, name: str, model: ModelProfile, nodes: Sequence[NodeProfile], limits: Limits
+) -> list[Placement]:
+    """Ask the planner, and check its answer. Raises `PlanError`."""
+    placements = list(planner.plan(model, nodes, limits))
+    validate(placements, model, nodes, limits, planner=name)
+    return placements
+
+
 class Coordinator:
     """A `RunFactory`, and the service behind it: `serve` is its task, `create` and `release` are the engine's."""
 
@@ -91,7 +96,7 @@ class Coordinator:
         self.settings = RunSettings()
         needed = needed_by(model, registry, options.transport)
         self.nodes = Nodes(key=options.key, check=lambda hello: check_hello(hello, needed))
-        self._profile, self._size = self._measure()
+        self._profile, self._size = measure(model, registry, self._device, self.settings.max_tokens)
         self._packed = anyio.Event()
         self._closing = anyio.Event()
         self._closed = anyio.Event()
@@ -147,12 +152,9 @@ class Coordinator:
         """See `RunFactory`."""
         self._house.portal.call(self._release, run)
 
-    def plan(self, sessions: list[NodeSession]) -> list[Placement]:
-        """Ask the planner, and check its answer."""
+    def _plan(self, sessions: list[NodeSession]) -> list[Placement]:
         profiles = [session.profile() for session in sessions]
-        placements = list(self._planner.plan(self._profile, profiles, self._options.limits))
-        validate(placements, self._profile, profiles, self._options.limits, planner=self._options.planner)
-        return placements
+        return checked_plan(self._planner, self._options.planner, self._profile, profiles, self._options.limits)
 
     async def _create(self) -> Run | None:
         with one_error():
@@ -225,10 +227,10 @@ class Coordinator:
     def _try_plan(self, ready: list[NodeSession]) -> tuple[list[NodeSession], list[Placement]] | None:
         exact = self._options.exact_nodes
         if exact is not None:
-            return (ready[:exact], self.plan(ready[:exact])) if len(ready) >= exact else None
+            return (ready[:exact], self._plan(ready[:exact])) if len(ready) >= exact else None
         for count in range(1, len(ready) + 1):
             try:
-                return ready[:count], self.plan(ready[:count])
+                return ready[:count], self._plan(ready[:count])
             except PlanError as error:
                 self._say(f"{count} of {len(ready)} nodes: {error}")
         return None
@@ -244,13 +246,6 @@ class Coordinator:
         except TrueClusterError as error:
             self.give_up(error)
         self._packed.set()
-
-    def _measure(self) -> tuple[ModelProfile, StateSize]:
-        config = self._model.bound.config
-        size = state_size(config.context, SEQUENCES, TOKENS_EACH)
-        dtypes = choose_dtypes(config.dtype, RESIDUAL, self._device)
-        measured = profile(self._model, self._registry, self._device, dtypes, size, self.settings.max_tokens)
-        return measured, size
 
     def _announce(self, plan: RunPlan, provision: Provision) -> None:
         for moved in provision.moved:

@@ -6,12 +6,13 @@ import math
 
 import attrs
 
-from truecluster._pipeline.build import available_kernels
+from truecluster._pipeline.build import available_kernels, choose_dtypes
 from truecluster._registry import Registry
 from truecluster._weights.binding import parts_of
 from truecluster.api import (
     Block,
     DeviceContext,
+    DType,
     Dtypes,
     ModelProfile,
     Paged,
@@ -30,12 +31,30 @@ WORKSPACE_TOKENS_WIDTHS = 16
 """Rows of a step that a stage holds at once, in hidden widths per token: hidden, norm, q/k/v, gate/up, and copies."""
 
 
+SEQUENCES = 8
+"""Sequences at once."""
+TOKENS_EACH = 1024
+"""Tokens of state per sequence, beside one whole context."""
+RESIDUAL = DType.FP32
+"""What flows between blocks and over edges, on every device, so that a split changes no bits."""
+
+
 @attrs.frozen(kw_only=True)
 class StateSize:
     """How much state every stage holds: pages of `PAGE` tokens, and sequences at once."""
 
     pages: int
     sequences: int
+
+
+def measure(
+    model: ClusterModel, registry: Registry, device: DeviceContext, max_tokens: int
+) -> tuple[ModelProfile, StateSize]:
+    """The profile and the size of the state, with the defaults of a run."""
+    config = model.bound.config
+    size = state_size(config.context, SEQUENCES, TOKENS_EACH)
+    dtypes = choose_dtypes(config.dtype, RESIDUAL, device)
+    return profile(model, registry, device, dtypes, size, max_tokens), size
 
 
 def profile(

@@ -23,16 +23,14 @@ from truecluster._weights.catalog import Unit
 from truecluster._wire import messages as wire
 from truecluster._wire.connection import Connection
 from truecluster._wire.handshake import Purpose, prover
-from truecluster.api import COORDINATOR, DeviceContext, DType, Edge, EdgeTerms, TransportError
+from truecluster.api import COORDINATOR, DeviceContext, Edge, EdgeTerms, TransportError
 
 from .model import ClusterModel
 from .nodes import NodeSession
 from .own import OwnStages
-from .profile import StateSize
+from .profile import RESIDUAL, StateSize
 from .push import push_units
 from .remote import RemoteStage
-
-RESIDUAL = DType.FP32
 
 
 @attrs.frozen(kw_only=True)

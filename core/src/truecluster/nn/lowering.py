@@ -40,7 +40,7 @@ class Lowering:
         if len(takers) > 1 and takers[0].rank == takers[1].rank:
             raise PluginError(
                 f"kernels {takers[0].name!r} and {takers[1].name!r} both take {type(description).__name__} at rank "
-                f"{takers[0].rank}; leave one out with --without-plugins"
+                f"{takers[0].rank}; uninstall one of them"
             )
         return takers[0] if takers else None
 
