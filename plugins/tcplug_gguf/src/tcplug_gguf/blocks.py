@@ -29,8 +29,9 @@ def _bits(quants: torch.Tensor, count: int, each: int) -> torch.Tensor:
 
 
 def _fifth_bits(blocks: torch.Tensor, start: int) -> torch.Tensor:
-    """Bit ``i`` of the four bytes at ``start`` belongs to element ``i``: ``[n, 32]`` uint8."""
-    return _bits(blocks[:, start : start + 4], 8, 1).transpose(1, 2).flatten(1)
+    """Bit ``i`` of the four bytes at ``start`` belongs to element ``i``: ``[n, 32]`` uint8, 0 or 1."""
+    words = blocks[:, start : start + 4].clone(memory_format=torch.contiguous_format).view(torch.int32)
+    return (words >> torch.arange(32, dtype=torch.int32, device=blocks.device) & 1).to(torch.uint8)
 
 
 def q8_0(blocks: torch.Tensor) -> torch.Tensor:
