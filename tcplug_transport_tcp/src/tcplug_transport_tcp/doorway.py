@@ -39,11 +39,13 @@ class Doorway:
         self._closing.set()
         self._waker.send(b"x")
         with self._lock:
-            threads = list(self._unproven.values())
             for connection in self._unproven:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
-        for thread in (self._thread, *threads):
+        self._thread.join()  # from here on nobody is accepted any more
+        with self._lock:
+            threads = list(self._unproven.values())
+        for thread in threads:
             thread.join()
         self._waker.close()
 
@@ -68,7 +70,8 @@ class Doorway:
         with self._lock:
             self._unproven[connection] = thread
             if self._closing.is_set():
-                connection.shutdown(socket.SHUT_RDWR)
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
         thread.start()
 
     def _prove(self, connection: socket.socket) -> None:

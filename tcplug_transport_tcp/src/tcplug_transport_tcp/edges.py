@@ -106,6 +106,8 @@ class TcpEdges(EdgeTransport):
         return sock
 
     def _dial(self, terms: EdgeTerms, ticket: tickets.Ticket) -> socket.socket:
+        with self._lock:
+            self._check(terms)
         deadline = Deadline(terms.timeout, f"edge {terms.edge}: opening it")
         sock = self._connect(terms, ticket, deadline)
         try:
@@ -136,15 +138,14 @@ class TcpEdges(EdgeTransport):
             with self._lock:
                 self._dialling.add(sock)
             try:
-                self._check(terms)
                 sock.settimeout(deadline.left())
                 sock.connect(address)
-            except BaseException as error:
+            except (OSError, TransportError) as error:
                 sock.close()
                 with self._lock:
                     self._dialling.discard(sock)
                     self._check(terms)
-                if not isinstance(error, OSError):
+                if isinstance(error, TransportError):
                     raise
                 failure = error
             else:

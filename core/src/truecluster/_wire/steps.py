@@ -129,24 +129,12 @@ def decode(data: bytes, limits: StepLimits = DEFAULT_LIMITS) -> StepHeader:
     """The header that ``data`` is, exactly. Raises `EdgeBroken` saying which rule it breaks."""
     if len(data) < _FIXED.size:
         raise EdgeBroken(f"a step header of {len(data)} bytes, at least {_FIXED.size} are needed")
-    kind, dtype, flags, width, run, step, count, n_rows, n_opened, n_pages, n_released = _FIXED.unpack_from(data)
-    _within("rows", n_rows, limits.rows)
-    _within("opened sequences", n_opened, limits.rows)
-    _within("pages", n_pages, limits.pages)
-    _within("released sequences", n_released, limits.rows)
-    _within("payload rows", count, limits.tokens)
-    _within("width", width, limits.width)
-    total = n_rows * _ROW + n_opened * _OPENED + n_pages * _PAGE + n_released
-    if len(data) != _FIXED.size + 4 * total:
-        raise EdgeBroken(f"a step header of {len(data)} bytes whose tables need {_FIXED.size + 4 * total}")
-    table = struct.unpack_from(f"<{total}i", data, _FIXED.size)
-    if total and min(table) < 0:
-        raise EdgeBroken(f"a step header holds the negative number {min(table)}")
+    kind, dtype, flags, width, run, step, count, *lengths = _FIXED.unpack_from(data)
     if kind not in _KINDS or dtype >= len(_DTYPES) or flags > 1:
         raise EdgeBroken(f"a step header of unknown kind {kind}, dtype {dtype} or flags {flags}")
-    opened_at = n_rows * _ROW
-    pages_at = opened_at + n_opened * _OPENED
-    released_at = pages_at + n_pages * _PAGE
+    _within("payload rows", count, limits.tokens)
+    _within("width", width, limits.width)
+    rows, opened, pages, released = _tables(data, lengths, limits)
     header = StepHeader(
         kind=_KINDS[kind],
         run=run,
@@ -155,18 +143,42 @@ def decode(data: bytes, limits: StepLimits = DEFAULT_LIMITS) -> StepHeader:
         width=width,
         dtype=_DTYPES[dtype],
         logprobs=flags == 1,
-        rows=tuple([Row(*table[at : at + _ROW]) for at in range(0, opened_at, _ROW)]),
-        opened=tuple([Opened(*table[at : at + _OPENED]) for at in range(opened_at, pages_at, _OPENED)]),
-        pages=tuple([Page(*table[at : at + _PAGE]) for at in range(pages_at, released_at, _PAGE)]),
-        released=table[released_at:],
+        rows=rows,
+        opened=opened,
+        pages=pages,
+        released=released,
     )
     _check_payload(header)
     _check_rows(header)
-    _check_distinct("row", [row.sequence for row in header.rows])
-    _check_distinct("opened sequence", [opened.sequence for opened in header.opened])
-    _check_distinct("page", [page.page for page in header.pages])
-    _check_distinct("released sequence", header.released)
     return header
+
+
+def _tables(
+    data: bytes, lengths: list[int], limits: StepLimits
+) -> tuple[tuple[Row, ...], tuple[Opened, ...], tuple[Page, ...], tuple[int, ...]]:
+    n_rows, n_opened, n_pages, n_released = lengths
+    _within("rows", n_rows, limits.rows)
+    _within("opened sequences", n_opened, limits.rows)
+    _within("pages", n_pages, limits.pages)
+    _within("released sequences", n_released, limits.rows)
+    opened_at = n_rows * _ROW
+    pages_at = opened_at + n_opened * _OPENED
+    released_at = pages_at + n_pages * _PAGE
+    total = released_at + n_released
+    if len(data) != _FIXED.size + 4 * total:
+        raise EdgeBroken(f"a step header of {len(data)} bytes whose tables need {_FIXED.size + 4 * total}")
+    table: tuple[int, ...] = struct.unpack_from(f"<{total}i", data, _FIXED.size)
+    if total and min(table) < 0:
+        raise EdgeBroken(f"a step header holds the negative number {min(table)}")
+    rows = tuple([Row(*table[at : at + _ROW]) for at in range(0, opened_at, _ROW)])
+    opened = tuple([Opened(*table[at : at + _OPENED]) for at in range(opened_at, pages_at, _OPENED)])
+    pages = tuple([Page(*table[at : at + _PAGE]) for at in range(pages_at, released_at, _PAGE)])
+    released = table[released_at:]
+    _check_distinct("row", [row.sequence for row in rows])
+    _check_distinct("opened sequence", [each.sequence for each in opened])
+    _check_distinct("page", [page.page for page in pages])
+    _check_distinct("released sequence", released)
+    return rows, opened, pages, released
 
 
 def _within(what: str, number: int, most: int) -> None:

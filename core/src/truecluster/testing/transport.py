@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import pytest
 import torch
@@ -22,75 +21,28 @@ from truecluster.api import (
     EdgeTimeout,
     EdgeTransport,
     HandshakeError,
-    Place,
     PluginError,
     TransportError,
     TransportSpec,
 )
 
+from ._edges import (
+    Background,
+    abort_twice,
+    equal,
+    flood,
+    never,
+    nowhere,
+    room_for,
+    send_until_it_fails,
+    tensors,
+    to,
+)
 from ._given import given
 from ._streams import DEADLINE_S, MAX_BUFFERED, STALLED_S, StreamContract
 
-T = TypeVar("T")
 KEY = b"the key of the contract"
 PEER_GONE = (EdgeEnded, EdgeBroken)
-
-
-class Background(Generic[T]):
-    """A call in a thread of its own."""
-
-    def __init__(self, call: Callable[[], T]) -> None:
-        self._call = call
-        self._result: list[T] = []
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def result(self) -> T:
-        """What the call returned or raised; it must have by now, or soon."""
-        self._thread.join(DEADLINE_S)
-        assert not self._thread.is_alive(), "a call that should have been woken is still blocked"
-        if self._error is not None:
-            raise self._error
-        return self._result[0]
-
-    def blocked(self) -> bool:
-        """Whether it still waits after a moment."""
-        self._thread.join(STALLED_S)
-        return self._thread.is_alive()
-
-    def _run(self) -> None:
-        try:
-            self._result.append(self._call())
-        except BaseException as error:
-            self._error = error
-
-
-def tensors(seed: int = 0) -> list[torch.Tensor]:
-    """Every dtype that crosses an edge, one tensor without elements, one without dimensions."""
-    made = torch.Generator().manual_seed(seed)
-    hidden = torch.randn(3, 896, generator=made)
-    ids = torch.randint(-(2**31), 2**31 - 1, (5,), generator=made, dtype=torch.int32)
-    halves = [hidden.to(torch.bfloat16), hidden.to(torch.float16)]
-    return [hidden, *halves, ids, ids.view(torch.uint8), torch.empty(0, 896), torch.tensor(seed + 0.5)]
-
-
-def room_for(sent: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Destinations that hold something else."""
-    return [torch.ones_like(tensor) for tensor in sent]
-
-
-def equal(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
-    """Whether all bits are."""
-    return all(
-        x.shape == y.shape and torch.equal(x.view(-1).view(torch.uint8), y.view(-1).view(torch.uint8))
-        for x, y in zip(a, b, strict=True)
-    )
-
-
-def nowhere(header: bytes) -> list[torch.Tensor]:
-    """The place of a message without tensors."""
-    return []
 
 
 class EdgeContract:
@@ -154,7 +106,7 @@ class EdgeContract:
             sending = Background(lambda: [producer.send(b"%d" % i, tensors(i)[: i % 4]) for i in range(200)])
             for i in range(200):
                 destinations = room_for(tensors(i)[: i % 4])
-                assert consumer.recv(_to(destinations)) == b"%d" % i
+                assert consumer.recv(to(destinations)) == b"%d" % i
                 assert equal(destinations, tensors(i)[: i % 4])
             sending.result()
 
@@ -163,7 +115,7 @@ class EdgeContract:
         with self.opened(edges) as (producer, consumer):
             sending = Background(lambda: producer.send(b"large", [large]))
             destination = torch.zeros_like(large)
-            consumer.recv(_to([destination]))
+            consumer.recv(to([destination]))
             sending.result()
             assert torch.equal(destination, large)
 
@@ -172,13 +124,13 @@ class EdgeContract:
             buffer, destination = torch.full((100,), 7.0), torch.zeros(100)
             producer.send(b"h", [buffer])
             buffer.fill_(9.0)
-            consumer.recv(_to([destination]))
+            consumer.recv(to([destination]))
             assert destination.eq(7.0).all()
 
     def test_a_producer_waits_for_a_consumer_that_does_not_receive(self, edges: EdgeTransport) -> None:
         with self.opened(edges) as (producer, consumer):
             sent: list[int] = []
-            sending = Background(lambda: _flood(producer, sent))
+            sending = Background(lambda: flood(producer, sent))
             before = -1
             while before < len(sent) <= MAX_BUFFERED >> 20:
                 before = len(sent)
@@ -186,7 +138,7 @@ class EdgeContract:
             assert len(sent) <= MAX_BUFFERED >> 20, f"{len(sent)} MiB were taken while nobody received"
             destination = torch.zeros(1 << 18)
             for i in range(before):
-                assert consumer.recv(_to([destination])) == b"%d" % i
+                assert consumer.recv(to([destination])) == b"%d" % i
             consumer.close()
             with pytest.raises(PEER_GONE):
                 sending.result()
@@ -196,7 +148,7 @@ class EdgeContract:
             producer.send(b"last", [torch.arange(4.0)])
             producer.close()
             destination = torch.zeros(4)
-            assert consumer.recv(_to([destination])) == b"last"
+            assert consumer.recv(to([destination])) == b"last"
             assert destination.tolist() == [0.0, 1.0, 2.0, 3.0]
             with pytest.raises(EdgeEnded):
                 consumer.recv(nowhere)
@@ -205,7 +157,7 @@ class EdgeContract:
         with self.opened(edges) as (producer, consumer):
             consumer.close()
             with pytest.raises(PEER_GONE):
-                _send_until_it_fails(producer)
+                send_until_it_fails(producer)
 
     def test_closed_by_this_side_is_told_apart(self, edges: EdgeTransport) -> None:
         with self.opened(edges) as (producer, consumer):
@@ -223,22 +175,22 @@ class EdgeContract:
         with self.opened(edges) as (producer, consumer):
             receiving = Background(lambda: consumer.recv(nowhere))
             assert receiving.blocked()
-            _abort_twice(producer if role == "producer" else consumer)
+            abort_twice(producer if role == "producer" else consumer)
             with pytest.raises(EdgeClosed if role == "consumer" else PEER_GONE):
                 receiving.result()
 
     @pytest.mark.parametrize("role", ["producer", "consumer"])
     def test_an_abort_wakes_a_blocked_producer(self, edges: EdgeTransport, role: str) -> None:
         with self.opened(edges) as (producer, consumer):
-            sending = Background(lambda: _flood(producer, []))
+            sending = Background(lambda: flood(producer, []))
             assert sending.blocked()
-            _abort_twice(producer if role == "producer" else consumer)
+            abort_twice(producer if role == "producer" else consumer)
             with pytest.raises(EdgeClosed if role == "producer" else PEER_GONE):
                 sending.result()
 
     def test_a_message_that_has_begun_has_a_deadline(self, edges: EdgeTransport) -> None:
         with self.opened(edges, timeout=0.3) as (producer, _), pytest.raises(EdgeTimeout):
-            _flood(producer, [])
+            flood(producer, [])
 
     def test_the_wait_for_a_message_has_no_deadline(self, edges: EdgeTransport) -> None:
         with self.opened(edges, timeout=0.1) as (producer, consumer):
@@ -252,11 +204,11 @@ class EdgeContract:
         with self.opened(edges) as (producer, consumer):
             producer.send(b"h", [torch.zeros(4)])
             with pytest.raises(EdgeBroken):
-                consumer.recv(_to([torch.zeros(size)]))
+                consumer.recv(to([torch.zeros(size)]))
             with pytest.raises(EdgeBroken):
                 consumer.recv(nowhere)
             with pytest.raises(PEER_GONE):
-                _send_until_it_fails(producer)
+                send_until_it_fails(producer)
 
     def test_a_header_that_core_refuses_breaks_it_for_both(self, edges: EdgeTransport) -> None:
         def refuse(header: bytes) -> list[torch.Tensor]:
@@ -269,7 +221,7 @@ class EdgeContract:
             with pytest.raises(EdgeBroken):
                 consumer.recv(nowhere)
             with pytest.raises(PEER_GONE):
-                _send_until_it_fails(producer)
+                send_until_it_fails(producer)
 
     def test_a_header_over_the_limit_never_reaches_core(self, edges: EdgeTransport) -> None:
         with self.opened(edges) as (producer, consumer):
@@ -277,7 +229,7 @@ class EdgeContract:
             assert consumer.recv(nowhere) == bytes(1000)
             producer.send(bytes(1001), [])
             with pytest.raises(EdgeBroken):
-                consumer.recv(_never)
+                consumer.recv(never)
 
     def test_a_ticket_lets_one_producer_in(self, edges: EdgeTransport) -> None:
         terms = self.terms()
@@ -350,31 +302,3 @@ class EdgeContract:
 
 class TransportContract(StreamContract, EdgeContract):
     """Both contracts; what the spec doesn't offer is skipped, and must be refused."""
-
-
-def _to(destinations: Sequence[torch.Tensor]) -> Place:
-    return lambda header: destinations
-
-
-def _never(header: bytes) -> Sequence[torch.Tensor]:
-    raise AssertionError(f"a header of {len(header)} bytes reached core")
-
-
-def _flood(producer: Edge, sent: list[int]) -> None:
-    """Send numbered messages of 1 MiB for as long as somebody takes them, at most twice what may be buffered."""
-    for i in range(2 * MAX_BUFFERED >> 20):
-        producer.send(b"%d" % i, [torch.zeros(1 << 18)])
-        sent.append(i)
-
-
-def _send_until_it_fails(producer: Edge) -> None:
-    """The end of the peer may take a moment to be known."""
-    end = time.monotonic() + DEADLINE_S
-    while time.monotonic() < end:
-        producer.send(b"h", [torch.zeros(4)])
-        time.sleep(0.01)
-
-
-def _abort_twice(edge: Edge) -> None:
-    for _ in range(2):
-        Background(edge.abort).result()
