@@ -71,11 +71,19 @@ class Lowering:
         return nested
 
     def _inner(self, description: Description) -> list[tuple[str, Any]]:
-        inner = list(description.children().items())
+        inner, name = list(description.children().items()), type(description).__name__
         if not inner:
-            raise PluginError(f"no kernel takes {type(description).__name__}, a leaf that the reference doesn't know")
+            raise PluginError(f"no kernel takes {name}, a leaf that the reference doesn't know")
+        own = set(description.slots()) - {slot for _, child in inner for slot in _slots_of(child)}
+        if own:
+            keys = ", ".join(sorted(repr(slot.key) for slot in own))
+            raise PluginError(f"no kernel takes {name}, which reads {keys} itself; its children don't")
         return inner
 
     @staticmethod
     def _each(child: Any, do: Callable[[Description], Any]) -> Any:
         return tuple(map(do, child)) if isinstance(child, tuple) else do(child)
+
+
+def _slots_of(child: Description | tuple[Description, ...]) -> list[Slot]:
+    return [slot for one in (child if isinstance(child, tuple) else (child,)) for slot in one.slots()]

@@ -55,7 +55,11 @@ class PagedState:
 
 
 class RecurrentState:
-    """Fixed-size state of one layer: name → ``[slots, *shape]`` fp32, with snapshots to go back to."""
+    """Fixed-size state of one layer: name → ``[slots, *shape]`` fp32, with snapshots to go back to.
+
+    A block reads and writes ``arrays[name][slot]`` in place for each of ``batch.rows``, whose last column is the slot:
+    zeros where a sequence starts, else what its previous tokens left.
+    """
 
     def __init__(self, spec: Recurrent, slots: int, device: torch.device | str) -> None:
         self.depth = spec.snapshots

@@ -1,0 +1,8 @@
+"""Lets suites import the helpers beside them; nothing heavy is imported here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "helpers"))
