@@ -33,3 +33,8 @@ def test_the_specifications_formula(out, width, seed, size):
 def test_a_vector_is_refused():
     with pytest.raises(PluginError, match=r"int8 holds matrices, not a tensor of shape \(6,\)"):
         Int8().pack(torch.ones(6))
+
+
+def test_an_int_names_one_row():
+    packed = Int8().pack(torch.tensor([[127.0, 0.0], [0.0, -127.0]]))
+    assert Int8().rows(packed, 1).tolist() == [[0.0, -127.0]]

@@ -32,7 +32,7 @@ class FloatFormat(WeightFormat):
         return math.prod(shape) * self.dtype.itemsize
 
     def rows(self, packed: Packed, index: torch.Tensor | slice | int) -> torch.Tensor:
-        """As the base; an int names one row, ``[1, in]``."""
+        """As the base; an int names one row, ``[1, in]``; fp32 rows may share memory with the packed bytes."""
         if len(packed.shape) < 2:
             return self._typed(packed.data).view(packed.shape).float()
         at = [index] if isinstance(index, int) else index
