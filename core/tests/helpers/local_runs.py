@@ -36,7 +36,8 @@ class LocalRun:
 
     def stop(self) -> None:
         self.run.complete()
-        assert all([runner.stop(10) for runner in self.runners]), "a stage's thread didn't end"
+        ended = [runner.stop(10) for runner in self.runners]
+        assert all(ended), "a stage's thread didn't end"
 
 
 def start_run(

@@ -18,6 +18,7 @@ from truecluster.api import (
     Head,
     ModelConfig,
     Part,
+    RotaryRows,
     Slot,
     Transform,
 )
@@ -60,6 +61,7 @@ def bind(checkpoint: Checkpoint, architecture: Architecture, name: str) -> Bound
     config = architecture.config(raw)
     slots = {slot.key: slot for part in parts_of(config) for slot in architecture.slots(config, part)}
     sources = {key: find_source(dialect, key) for key in slots}
+    check_heads(raw, sources)
     check_tensors(checkpoint, dialect, config, raw, slots, sources)
     return BoundModel(
         checkpoint=checkpoint,
@@ -103,6 +105,14 @@ def find_source(dialect: Dialect, key: str) -> Source:
         raise CheckpointError(f"dialect {dialect.container}/{dialect.model_type} has no tensor for slot {pattern!r}")
     name = dialect.slots[pattern].replace("*", number)
     return Source(f"{name}.{suffix}", tuple(dialect.transforms.get(pattern, ())))
+
+
+def check_heads(raw: Mapping[str, Any], sources: Mapping[str, Source]) -> None:
+    """Every transform knows how many heads there are."""
+    for source in sources.values():
+        for transform in source.transforms:
+            if isinstance(transform, RotaryRows) and transform.heads not in raw:
+                raise CheckpointError(f"config: {transform.heads} is missing; the rows of {source.tensor} need it")
 
 
 def check_tensors(

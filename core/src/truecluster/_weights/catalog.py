@@ -100,7 +100,9 @@ class Catalog:
 
     def _values(self, packed: Packed) -> torch.Tensor:
         if packed.format in PLAIN:
-            return packed.data.view(PLAIN[packed.format]).view(packed.shape)
+            dtype = PLAIN[packed.format]
+            aligned = packed.data.storage_offset() % dtype.itemsize == 0
+            return (packed.data if aligned else packed.data.clone()).view(dtype).view(packed.shape)
         return self._registry.format(packed.format).unpack(packed)
 
     def _recipe_key(self, slot: Slot) -> str:

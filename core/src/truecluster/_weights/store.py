@@ -14,7 +14,8 @@ import json
 import mmap
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -31,35 +32,49 @@ def default_root() -> Path:
     return Path(base) / "truecluster" / "weights"
 
 
+@contextmanager
+def naming(root: Path) -> Iterator[None]:
+    """The operating system's refusals as `NodeError` with the folder and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        raise NodeError(f"work folder {root} can't be used: {error.strerror}; choose one with --work-dir") from None
+
+
 class ObjectWriter:
     """Receives one object's bytes. `commit` checks the hash and makes it visible; without it nothing is kept."""
 
-    def __init__(self, objects: Path) -> None:
-        self._objects = objects
-        self._file = tempfile.NamedTemporaryFile(dir=objects, prefix=".part-", delete=False)  # noqa: SIM115
+    def __init__(self, root: Path) -> None:
+        self._root, self._objects = root, root / "objects"
+        with naming(root):
+            self._file = tempfile.NamedTemporaryFile(dir=self._objects, prefix=".part-", delete=False)  # noqa: SIM115
         self._digest = hashlib.sha256()
 
     def write(self, data: memoryview | bytes) -> None:
         """Append bytes."""
         self._digest.update(data)
-        self._file.write(data)
+        with naming(self._root):
+            self._file.write(data)
 
     def commit(self, expected: str | None = None) -> str:
         """The content hash. Raises `NodeError` where it isn't ``expected``."""
-        self._file.close()
+        with naming(self._root):
+            self._file.close()
         found = self._digest.hexdigest()
         if expected is not None and found != expected:
             raise NodeError(f"weights arrived damaged: {expected[:12]}… was announced, {found[:12]}… came; start again")
         place = self._objects / found[:2] / found
-        place.parent.mkdir(exist_ok=True)
-        os.replace(self._file.name, place)
+        with naming(self._root):
+            place.parent.mkdir(exist_ok=True)
+            os.replace(self._file.name, place)
         return found
 
     def __enter__(self) -> ObjectWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._file.close()
+        with suppress(OSError):  # what a full disk could not take is thrown away here
+            self._file.close()
         Path(self._file.name).unlink(missing_ok=True)
 
 
@@ -67,12 +82,10 @@ class Store:
     """Raises `NodeError` naming the folder where it can't be written."""
 
     def __init__(self, root: Path) -> None:
-        self._objects, self._manifests = root / "objects", root / "manifests"
-        try:
+        self._root, self._objects, self._manifests = root, root / "objects", root / "manifests"
+        with naming(root):
             self._objects.mkdir(parents=True, exist_ok=True)
             self._manifests.mkdir(exist_ok=True)
-        except OSError as error:
-            raise NodeError(f"work folder {root} can't be used: {error.strerror}; choose one with --work-dir") from None
 
     def has(self, digest: str) -> bool:
         """Whether the object is there; `read` may still find it damaged."""
@@ -80,12 +93,8 @@ class Store:
 
     def read(self, digest: str) -> torch.Tensor | None:
         """The object's bytes, mapped, flat uint8, after checking their hash; ``None`` if absent or damaged."""
-        try:
-            with self._place(digest).open("rb") as file:
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        except (FileNotFoundError, ValueError):
-            return None
-        if _sha256(mapped) != digest:
+        mapped = self._map(digest)
+        if mapped is None or _sha256(mapped) != digest:
             self._place(digest).unlink(missing_ok=True)
             return None
         return torch.frombuffer(mapped, dtype=torch.uint8)
@@ -98,20 +107,28 @@ class Store:
 
     def writer(self) -> ObjectWriter:
         """For bytes that arrive in pieces."""
-        return ObjectWriter(self._objects)
+        return ObjectWriter(self._root)
 
     def known(self, source: str) -> dict[str, tuple[str, int]]:
         """What was packed from a source before: recipe key → (content hash, bytes)."""
         try:
-            lines = (self._manifests / source).read_text().splitlines()
+            lines = (self._manifests / source).read_text(errors="replace").splitlines()
         except FileNotFoundError:
             return {}
         return dict(_entries(lines))
 
     def remember(self, source: str, entries: Mapping[str, tuple[str, int]]) -> None:
         """Add to what `known` returns."""
-        with (self._manifests / source).open("a") as file:
+        with naming(self._root), (self._manifests / source).open("a") as file:
             file.writelines(json.dumps([key, digest, size]) + "\n" for key, (digest, size) in entries.items())
+
+    def _map(self, digest: str) -> mmap.mmap | None:
+        """The object's file, ``None`` where it is absent or empty."""
+        try:
+            with self._place(digest).open("rb") as file:
+                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        except (FileNotFoundError, ValueError):
+            return None
 
     def _place(self, digest: str) -> Path:
         return self._objects / digest[:2] / digest
@@ -121,7 +138,7 @@ def _entries(lines: Iterable[str]) -> Iterable[tuple[str, tuple[str, int]]]:
     for line in lines:
         try:
             key, digest, size = json.loads(line)
-        except ValueError:
+        except (ValueError, TypeError):
             continue  # a line that a crash cut short: its unit is packed again
         yield key, (digest, size)
 
