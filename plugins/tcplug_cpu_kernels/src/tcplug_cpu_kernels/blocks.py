@@ -67,6 +67,7 @@ def _sized(block: DecoderBlock) -> bool:
         and block.attention.output.weight.shape == (hidden, queries)
         and all(linear.weight.shape == (inner, hidden) for linear in block.mlp.gate_up.linears)
         and fits_attend(attend)
+        and block.attention.head_dim == attend.head_dim
         and (rotary is None or (rotary.dim <= attend.head_dim and rotary.dim % 2 == 0))
     )
 

@@ -3,7 +3,14 @@
 
 #include "team.h"
 
-static int kind_of(const tc_matrix *m) { return m->format == TC_INT8 ? 16 : m->format > TC_INT8 ? 8 : 0; }
+/* Below so many products a call is over before a second thread has begun. */
+#define FEW_PRODUCTS (1 << 16)
+
+static int kind_of(const tc_matrix *m) {
+  return m->format == TC_INT8 ? TC_NEEDS_16 : m->format > TC_INT8 ? TC_NEEDS_8 : 0;
+}
+
+int tc_threads_for(int64_t products, int threads) { return products < FEW_PRODUCTS ? 1 : threads; }
 
 int64_t tc_act_bytes(int64_t rows, int64_t width) {
   return rows * tc_blocks(width) * (int64_t)(sizeof(tc_q8) + sizeof(tc_q16));
@@ -15,27 +22,26 @@ tc_act tc_act_over(const float *x, int64_t stride, int64_t rows, int64_t width, 
   return a;
 }
 
-void tc_act_fill(const tc_team *t, const tc_act *a, int64_t rows, const tc_matrix *const *matrices, int count) {
-  int need8 = 0, need16 = 0;
-  int64_t begin, end;
-  for (int i = 0; i < count; i++) {
-    need8 |= kind_of(matrices[i]) == 8;
-    need16 |= kind_of(matrices[i]) == 16;
-  }
-  if (!need8 && !need16) return;
-  tc_share(t, rows * a->blocks, &begin, &end);
+int tc_act_needs(const tc_matrix *const *matrices, int count) {
+  int needs = 0;
+  for (int i = 0; i < count; i++) needs |= kind_of(matrices[i]);
+  return needs;
+}
+
+void tc_act_fill(const tc_isa *isa, const tc_act *a, int needs, int64_t begin, int64_t end) {
+  if (!needs) return;
   for (int64_t u = begin; u < end; u++) {
     int64_t row = u / a->blocks, at = u % a->blocks * TC_BLOCK;
     const float *x = a->x + row * a->stride + at;
-    if (need8) t->isa->quantize8(x, a->width - at, a->q8 + u);
-    if (need16) t->isa->quantize16(x, a->width - at, a->q16 + u);
+    if (needs & TC_NEEDS_8) isa->quantize8(x, a->width - at, a->q8 + u);
+    if (needs & TC_NEEDS_16) isa->quantize16(x, a->width - at, a->q16 + u);
   }
 }
 
 /* Rows whose activations stay in a core's second-level cache while a matrix passes by. */
 static int64_t rows_at_once(const tc_matrix *m) {
   int kind = kind_of(m);
-  int64_t bytes = kind == 0 ? 4 * m->in : tc_blocks(m->in) * (int64_t)(kind == 8 ? sizeof(tc_q8) : sizeof(tc_q16));
+  int64_t bytes = kind == 0 ? 4 * m->in : tc_blocks(m->in) * (int64_t)(kind == TC_NEEDS_8 ? sizeof(tc_q8) : sizeof(tc_q16));
   int64_t rows = (384 << 10) / bytes & ~(int64_t)7;
   return rows < 8 ? 8 : rows;
 }
@@ -74,7 +80,9 @@ int64_t tc_linear_scratch(const tc_matrix *m, int64_t n) { return tc_act_bytes(n
 static void linear_chunk(const tc_team *t, const tc_matrix *m, const float *x, float *y, int64_t rows, void *scratch) {
   tc_act a = tc_act_over(x, m->in, rows, m->in, scratch);
   tc_sink sink = {y, m->out, 0, 0};
-  tc_act_fill(t, &a, rows, &m, 1);
+  int64_t begin, end;
+  tc_share(t, rows * a.blocks, &begin, &end);
+  tc_act_fill(t->isa, &a, kind_of(m), begin, end);
   TC_BARRIER;
   tc_linears(t, &m, &sink, 1, &a, rows);
 }
@@ -82,7 +90,7 @@ static void linear_chunk(const tc_team *t, const tc_matrix *m, const float *x, f
 void tc_linear(const tc_matrix *m, const float *x, float *y, int64_t n, void *scratch, int threads) {
   for (int64_t r = 0; r < n; r += TC_ROWS) {
     int64_t rows = n - r < TC_ROWS ? n - r : TC_ROWS;
-    TC_PARALLEL(threads) {
+    TC_PARALLEL(tc_threads_for(rows * m->in * m->out, threads)) {
       tc_team t = TC_TEAM;
       linear_chunk(&t, m, x + r * m->in, y + r * m->out, rows, scratch);
     }
@@ -90,7 +98,7 @@ void tc_linear(const tc_matrix *m, const float *x, float *y, int64_t n, void *sc
 }
 
 void tc_norm(const float *weight, float eps, const float *x, float *y, int64_t n, int64_t width, int threads) {
-  TC_PARALLEL(n < threads && n > 0 ? (int)n : threads) {
+  TC_PARALLEL(tc_threads_for(n * width, threads)) {
     tc_team t = TC_TEAM;
     int64_t begin, end;
     tc_share(&t, n, &begin, &end);

@@ -43,29 +43,32 @@ static room room_in(const tc_block *b, int64_t rows, void *scratch) {
   return r;
 }
 
-static void norm_rows(const tc_team *t, const float *weight, float eps, const float *x, float *y, int64_t rows,
-                      int64_t width) {
+static tc_act act_over(const room *r, const float *x, int64_t width, int64_t rows) {
+  return tc_act_over(x, width, rows, width, r->quantized);
+}
+
+/* Norm each row, and quantize it where it is still in the cache. */
+static void norm_rows(const tc_team *t, const room *r, const float *weight, float eps, const float *x, int64_t rows,
+                      int needs) {
+  const tc_act a = act_over(r, r->x, r->hidden, rows);
   int64_t begin, end;
   tc_share(t, rows, &begin, &end);
-  for (int64_t r = begin; r < end; r++) t->isa->norm(weight, eps, x + r * width, y + r * width, width);
+  for (int64_t i = begin; i < end; i++) {
+    t->isa->norm(weight, eps, x + i * r->hidden, r->x + i * r->hidden, r->hidden);
+    tc_act_fill(t->isa, &a, needs, i * a.blocks, (i + 1) * a.blocks);
+  }
 }
 
-static void gate_rows(const tc_team *t, const room *r, int64_t rows) {
+/* gate = silu(gate) * up, quantized block by block. */
+static void gate_rows(const tc_team *t, const room *r, const tc_act *a, int64_t rows, int needs) {
   int64_t begin, end;
-  tc_share(t, (rows * r->inner + 15) / 16, &begin, &end);
-  begin *= 16;
-  end = 16 * end < rows * r->inner ? 16 * end : rows * r->inner;
-  if (begin < end) t->isa->gate(r->gate + begin, r->up + begin, end - begin);
-}
-
-/* Fill the forms that the matrices need of x, wait, then multiply. */
-static void project(const tc_team *t, const room *r, const float *x, int64_t width, int64_t rows,
-                    const tc_matrix *const *matrices, const tc_sink *sinks, int count) {
-  tc_act a = tc_act_over(x, width, rows, width, r->quantized);
-  tc_act_fill(t, &a, rows, matrices, count);
-  TC_BARRIER;
-  tc_linears(t, matrices, sinks, count, &a, rows);
-  TC_BARRIER;
+  tc_share(t, rows * a->blocks, &begin, &end);
+  for (int64_t u = begin; u < end; u++) {
+    int64_t column = u % a->blocks * TC_BLOCK, at = u / a->blocks * r->inner + column;
+    int64_t left = r->inner - column;
+    t->isa->gate(r->gate + at, r->up + at, left < TC_BLOCK ? left : TC_BLOCK);
+    tc_act_fill(t->isa, a, needs, u, u + 1);
+  }
 }
 
 static void attention(const tc_team *t, const room *r, const tc_step *s, const float *hidden, float *out,
@@ -74,20 +77,24 @@ static void attention(const tc_team *t, const room *r, const tc_step *s, const f
   const tc_matrix *qkv[] = {&b->q, &b->k, &b->v}, *o = &b->o;
   const tc_sink heads[] = {{r->q, r->queries, 0, 0}, {r->k, r->keys, 0, 0}, {r->v, r->keys, 0, 0}};
   const tc_sink residual = {out, r->hidden, hidden, r->hidden};
+  const tc_act normed = act_over(r, r->x, r->hidden, rows), mixed = act_over(r, r->mixed, r->queries, rows);
   const tc_tokens tokens = {
       s, first, rows, r->q, r->k, r->v, r->queries, r->keys,
       b->heads, b->kv_heads, b->head_dim, b->rotary_dim, b->scale,
   };
-  norm_rows(t, b->attention_norm, b->attention_eps, hidden, r->x, rows, r->hidden);
+  int64_t begin, end;
+  norm_rows(t, r, b->attention_norm, b->attention_eps, hidden, rows, tc_act_needs(qkv, 3));
   TC_BARRIER;
-  project(t, r, r->x, r->hidden, rows, qkv, heads, 3);
-  tc_rotate(t, &tokens);
+  tc_linears(t, qkv, heads, 3, &normed, rows);
   TC_BARRIER;
   tc_append(t, &tokens);
   TC_BARRIER;
   tc_mix(t, &tokens, r->mixed);
   TC_BARRIER;
-  project(t, r, r->mixed, r->queries, rows, &o, &residual, 1);
+  tc_share(t, rows * mixed.blocks, &begin, &end);
+  tc_act_fill(t->isa, &mixed, tc_act_needs(&o, 1), begin, end);
+  TC_BARRIER;
+  tc_linears(t, &o, &residual, 1, &mixed, rows);
 }
 
 static void mlp(const tc_team *t, const room *r, float *out, int64_t rows) {
@@ -95,23 +102,27 @@ static void mlp(const tc_team *t, const room *r, float *out, int64_t rows) {
   const tc_matrix *gate_up[] = {&b->gate, &b->up}, *down = &b->down;
   const tc_sink inner[] = {{r->gate, r->inner, 0, 0}, {r->up, r->inner, 0, 0}};
   const tc_sink residual = {out, r->hidden, out, r->hidden};
-  norm_rows(t, b->mlp_norm, b->mlp_eps, out, r->x, rows, r->hidden);
+  const tc_act normed = act_over(r, r->x, r->hidden, rows), gated = act_over(r, r->gate, r->inner, rows);
+  norm_rows(t, r, b->mlp_norm, b->mlp_eps, out, rows, tc_act_needs(gate_up, 2));
   TC_BARRIER;
-  project(t, r, r->x, r->hidden, rows, gate_up, inner, 2);
-  gate_rows(t, r, rows);
+  tc_linears(t, gate_up, inner, 2, &normed, rows);
   TC_BARRIER;
-  project(t, r, r->gate, r->inner, rows, &down, &residual, 1);
+  gate_rows(t, r, &gated, rows, tc_act_needs(&down, 1));
+  TC_BARRIER;
+  tc_linears(t, &down, &residual, 1, &gated, rows);
 }
 
 int tc_block_forward(const tc_block *b, const tc_step *s, const float *hidden, float *out, int64_t n, void *scratch,
                      int threads) {
   if (tc_step_check(s, n)) return -1;
   const room r = room_in(b, rows_of(n), scratch);
+  const int64_t products = r.hidden * (2 * r.queries + 2 * r.keys + 3 * r.inner);
   for (int64_t first = 0; first < n; first += TC_ROWS) {
     const int64_t rows = n - first < TC_ROWS ? n - first : TC_ROWS, at = first * r.hidden;
-    TC_PARALLEL(threads) {
+    TC_PARALLEL(tc_threads_for(rows * products, threads)) {
       tc_team t = TC_TEAM;
       attention(&t, &r, s, hidden + at, out + at, first, rows);
+      TC_BARRIER;
       mlp(&t, &r, out + at, rows);
     }
   }

@@ -92,8 +92,13 @@ static inline int64_t tc_blocks(int64_t width) { return (width + TC_BLOCK - 1) /
 int64_t tc_act_bytes(int64_t rows, int64_t width);
 /* Lay out activations over x, with quantized forms in `scratch`. */
 tc_act tc_act_over(const float *x, int64_t stride, int64_t rows, int64_t width, void *scratch);
-/* Fill the forms that `matrices` need. */
-void tc_act_fill(const tc_team *t, const tc_act *a, int64_t rows, const tc_matrix *const *matrices, int count);
+enum { TC_NEEDS_8 = 1, TC_NEEDS_16 = 2 };
+/* The quantized forms that `matrices` need of their activations. */
+int tc_act_needs(const tc_matrix *const *matrices, int count);
+/* Fill them for blocks [begin, end), counted row by row. */
+void tc_act_fill(const tc_isa *isa, const tc_act *a, int needs, int64_t begin, int64_t end);
+/* Threads that are worth waking for so many products. */
+int tc_threads_for(int64_t products, int threads);
 /* Several matrices over the same activations, the work divided over all their outputs. */
 void tc_linears(const tc_team *t, const tc_matrix *const *matrices, const tc_sink *sinks, int count, const tc_act *a,
                 int64_t rows);

@@ -48,16 +48,10 @@ static void rotate_head(float *x, const float *cos, const float *sin, int half) 
   }
 }
 
-void tc_rotate(const tc_team *t, const tc_tokens *a) {
-  const int heads = a->heads + a->kv_heads, half = a->rotary_dim / 2;
-  int64_t begin, end;
-  tc_share(t, half ? a->rows * heads : 0, &begin, &end);
-  for (int64_t u = begin; u < end; u++) {
-    int64_t row = u / heads, head = u % heads, table = (a->first + row) * half;
-    float *x = head < a->heads ? a->q + row * a->q_stride + head * a->head_dim
-                               : a->k + row * a->kv_stride + (head - a->heads) * a->head_dim;
-    rotate_head(x, a->step->cos + table, a->step->sin + table, half);
-  }
+static void rotate(const tc_tokens *a, float *x, int64_t row) {
+  const int half = a->rotary_dim / 2;
+  const int64_t table = (a->first + row) * half;
+  if (half) rotate_head(x, a->step->cos + table, a->step->sin + table, half);
 }
 
 void tc_append(const tc_team *t, const tc_tokens *a) {
@@ -70,6 +64,7 @@ void tc_append(const tc_team *t, const tc_tokens *a) {
     int64_t position = position_of(s, row, a->first + r);
     int64_t page = s->pages[(int64_t)row * s->width + position / TC_PAGE];
     int64_t at = (page * TC_PAGE + position % TC_PAGE) * width;
+    for (int32_t h = 0; h < a->kv_heads; h++) rotate(a, a->k + r * a->kv_stride + (int64_t)h * a->head_dim, r);
     memcpy(s->keys + at, a->k + r * a->kv_stride, sizeof(float) * (size_t)width);
     memcpy(s->values + at, a->v + r * a->kv_stride, sizeof(float) * (size_t)width);
   }
@@ -84,8 +79,9 @@ static void mix_head(const tc_team *t, const tc_tokens *a, int64_t row, int32_t 
       s->keys, s->values, s->pages + (int64_t)sequence * s->width, first, last,
       a->kv_heads, head / (a->heads / a->kv_heads), a->head_dim, a->scale,
   };
-  t->isa->attend(&window, a->q + row * a->q_stride + (int64_t)head * a->head_dim,
-                 y + (row * a->heads + head) * a->head_dim);
+  float *q = a->q + row * a->q_stride + (int64_t)head * a->head_dim;
+  rotate(a, q, row);
+  t->isa->attend(&window, q, y + (row * a->heads + head) * a->head_dim);
 }
 
 void tc_mix(const tc_team *t, const tc_tokens *a, float *y) {
@@ -104,7 +100,7 @@ int tc_attend(const tc_step *s, const float *q, const float *k, const float *v, 
       s, 0, n, (float *)q, (float *)k, (float *)v, (int64_t)heads * head_dim, (int64_t)kv_heads * head_dim,
       heads, kv_heads, head_dim, 0, scale,
   };
-  TC_PARALLEL(threads) {
+  TC_PARALLEL(tc_threads_for(n * heads * head_dim * TC_PAGE, threads)) {
     tc_team t = TC_TEAM;
     tc_append(&t, &all);
     TC_BARRIER;

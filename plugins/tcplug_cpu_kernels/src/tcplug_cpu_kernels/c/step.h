@@ -16,11 +16,9 @@ typedef struct {
 
 /* 0, or -1 where the step points outside its n tokens or the cache. */
 int tc_step_check(const tc_step *s, int64_t n);
-/* Rotate q and k in place. */
-void tc_rotate(const tc_team *t, const tc_tokens *a);
-/* Copy k and v to their places in the cache. */
+/* Rotate k in place, and copy k and v to their places in the cache. */
 void tc_append(const tc_team *t, const tc_tokens *a);
-/* y[rows, heads, head_dim]; every token of these and of earlier rows must be in the cache. */
+/* Rotate q in place, and attend: y[rows, heads, head_dim]. Every token of these and of earlier rows is in the cache. */
 void tc_mix(const tc_team *t, const tc_tokens *a, float *y);
 
 #endif

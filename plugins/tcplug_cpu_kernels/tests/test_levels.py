@@ -1,0 +1,96 @@
+"""Every instruction set gives the same: AVX2 and AVX-512 bit for bit, plain C but for rounding."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import pytest
+import torch
+from tcplug_cpu_kernels.handles import layout_of, prepare
+from tcplug_cpu_kernels.native import BEST, Scratch, library, path
+
+from truecluster.api import Role, Slot
+
+pytestmark = pytest.mark.skipif(path() is None, reason="the library wasn't built: there is no C compiler")
+SCRATCH = Scratch()
+IDS = ("fp32", "fp16", "bf16", "int8", *(f"int4.g{n}.{kind}" for n in (32, 64, 128) for kind in ("asym", "sym")))
+
+
+@pytest.fixture
+def use():
+    yield library().tc_use
+    library().tc_use(BEST)
+
+
+def product(format, out, width, count):
+    generator = torch.Generator().manual_seed(width)
+    weight = torch.randn(out, width, generator=generator)
+    handle = prepare(Slot("w", Role.LINEAR, (out, width)), format.pack(weight), format)
+    struct, x, y = handle.struct(), torch.randn(count, width, generator=generator), torch.empty(count, out)
+    address = ctypes.addressof(struct)
+    room = SCRATCH.at_least(library().tc_linear_scratch(address, count))
+    library().tc_linear(address, x.data_ptr(), y.data_ptr(), count, room, 1)
+    return y
+
+
+@pytest.mark.parametrize("id", IDS)
+@pytest.mark.parametrize("shape", [(6, 128), (5, 8), (4, 161), (9, 608)])
+def test_a_linear_has_the_same_bits(use, format_of, id, shape):
+    if use(2) != 2:
+        pytest.skip("this machine has no AVX-512 with VNNI")
+    wide = product(format_of(id), *shape, 11)
+    assert use(1) == 1
+    assert torch.equal(product(format_of(id), *shape, 11), wide)
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_plain_c_agrees(use, format_of, id):
+    if use(BEST) == 0:
+        pytest.skip("this machine has nothing but plain C")
+    best = product(format_of(id), 9, 300, 11)
+    assert use(0) == 0
+    torch.testing.assert_close(product(format_of(id), 9, 300, 11), best, rtol=1e-5, atol=1e-4)
+
+
+def test_a_level_that_is_not_there_gives_the_next_below(use):
+    assert 0 <= use(99) <= 2
+    assert use(0) == 0
+
+
+def test_halves_are_read_exactly_in_plain_c(use, format_of):
+    """Every finite half: denormals, zeros of both signs, the largest."""
+    use(0)
+    bits = torch.arange(1 << 16, dtype=torch.int32).to(torch.uint16).view(torch.float16)
+    finite = torch.where(bits.isfinite(), bits, 0).float().view(-1, 1)
+    handle = prepare(Slot("w", Role.LINEAR, tuple(finite.shape)), format_of("fp16").pack(finite), format_of("fp16"))
+    struct, x, y = handle.struct(), torch.ones(1, 1), torch.empty(1, len(finite))
+    address = ctypes.addressof(struct)
+    room = SCRATCH.at_least(library().tc_linear_scratch(address, 1))
+    library().tc_linear(address, x.data_ptr(), y.data_ptr(), 1, room, 1)
+    assert torch.equal(y.flatten(), finite.flatten())
+
+
+def test_layouts_are_known_by_format_id_alone(format_of):
+    assert [layout_of(format_of(id)) is not None for id in IDS] == [True] * len(IDS)
+    stranger = format_of("fp32")
+    for id in ("int4", "int4.g32", "int4.g48.sym", "int4.g32.asym.v2", "gguf.q4_0", "int3"):
+        stranger.id = id
+        assert layout_of(stranger) is None
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_a_handle_keeps_the_bytes_as_they_came(format_of, id):
+    format = format_of(id)
+    packed = format.pack(torch.randn(5, 96))
+    handle = prepare(Slot("w", Role.LINEAR, (5, 96)), packed, format)
+    assert handle.packed.data.data_ptr() == packed.data.data_ptr()
+    assert packed.data.numel() == sum(s + -s % 64 for s in sizes(handle)[:-1]) + sizes(handle)[-1]
+
+
+def sizes(handle):
+    return handle.layout.sections(*handle.packed.shape)
+
+
+def test_codes_of_a_row_fill_whole_blocks_of_sixteen_bytes(format_of):
+    assert layout_of(format_of("int4.g64.asym")).sections(3, 70) == [3 * math.ceil(70 / 32) * 16, 3 * 2 * 2, 3 * 2 * 2]
