@@ -51,6 +51,7 @@ def cluster(
 
     from .hosting import HostOptions
     from .service import serve_cluster
+    from .terminal import Terminal
 
     host_options = HostOptions(
         model=ModelOptions(
@@ -67,6 +68,6 @@ def cluster(
         ),
         node_host=node_host,
         node_port=node_port,
-        say=o.say,
+        report=Terminal(),
     )
     anyio.run(serve_cluster, Registry.installed(), host_options, api_host, api_port, given is None)

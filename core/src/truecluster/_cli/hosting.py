@@ -15,6 +15,7 @@ from anyio.to_thread import run_sync
 
 from truecluster._cluster.coordinator import ClusterOptions, Coordinator
 from truecluster._cluster.model import ClusterModel, ModelOptions, load_model
+from truecluster._cluster.report import Report
 from truecluster._engine.engine import Engine
 from truecluster._node.transports import Transports
 from truecluster._registry import Registry
@@ -28,13 +29,17 @@ STOP_SECONDS = 15.0
 
 @attrs.frozen(kw_only=True)
 class HostOptions:
-    """Everything that a coordinator is made from. ``node_host`` is where it listens for nodes."""
+    """Everything that a coordinator is made from. ``node_host`` is where it listens for nodes.
+
+    ``check`` is called, blocking, once the model is open and before a weight is read; it raises to refuse.
+    """
 
     model: ModelOptions
     cluster: ClusterOptions
     node_host: str
     node_port: int
-    say: Callable[[str], None]
+    report: Report
+    check: Callable[[ClusterModel, TextModel], None] = lambda model, text: None
 
 
 @attrs.define(eq=False)
@@ -81,9 +86,10 @@ async def hosting(registry: Registry, transports: Transports, options: HostOptio
     listener = await streams.listen(options.node_host, options.node_port)
     async with listener:
         model = await run_sync(load_model, registry, options.model)
-        options.say(model.describe())
+        options.report.say(model.describe())
         text = await run_sync(lambda: TextModel.load(model.bound.checkpoint, context=model.bound.config.context))
-        coordinator = await run_sync(Coordinator, registry, model, options.cluster, transports, options.say)
+        await run_sync(options.check, model, text)
+        coordinator = await run_sync(Coordinator, registry, model, options.cluster, transports, options.report)
         engine = Engine(coordinator)
         async with BlockingPortal() as portal, anyio.create_task_group() as tasks:
             tasks.start_soon(coordinator.serve, listener, portal)
@@ -95,7 +101,7 @@ async def hosting(registry: Registry, transports: Transports, options: HostOptio
                 with anyio.CancelScope(shield=True):
                     coordinator.stop_creating()
                     await run_sync(engine.stop, STOP_SECONDS)
-                    coordinator.close()
+                    await coordinator.close()
                 tasks.cancel_scope.cancel()
 
 

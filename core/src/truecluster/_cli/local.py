@@ -17,9 +17,11 @@ from truecluster._registry import Registry
 from truecluster.api import NodeError, TransportSpec
 
 from .options import HeadPlace, new_key, say, split_planner
+from .terminal import Terminal
 
 if TYPE_CHECKING:
-    from truecluster._text import TextRequest
+    from truecluster._cluster.model import ClusterModel
+    from truecluster._text import TextModel, TextOptions, TextRequest
 
     from .hosting import Hosted, HostOptions
 
@@ -56,6 +58,7 @@ class Asking:
 
 
 Body = Callable[["Hosted"], Awaitable[None]]
+Check = Callable[["ClusterModel", "TextModel"], None]
 
 
 def answer(launch: Launch, asking: Asking, prompt: str) -> None:
@@ -65,9 +68,12 @@ def answer(launch: Launch, asking: Asking, prompt: str) -> None:
     async def body(hosted: Hosted) -> None:
         from anyio.to_thread import run_sync
 
-        await run_sync(_answer, hosted, asking, prompt, started)
+        await run_sync(_answer, hosted, asking, prompt, started, abandon_on_cancel=True)
 
-    _launch(launch, body)
+    def check(model: ClusterModel, text: TextModel) -> None:
+        _request(model, text, asking, _messages(asking, prompt), prompt)
+
+    _launch(launch, body, check)
 
 
 def chat(launch: Launch, asking: Asking) -> None:
@@ -78,7 +84,10 @@ def chat(launch: Launch, asking: Asking) -> None:
 
         await run_sync(_chat, hosted, asking, abandon_on_cancel=True)
 
-    _launch(launch, body)
+    def check(model: ClusterModel, text: TextModel) -> None:
+        _options(model, asking)
+
+    _launch(launch, body, check)
 
 
 def serve(launch: Launch, host: str, port: int) -> None:
@@ -94,17 +103,17 @@ def serve(launch: Launch, host: str, port: int) -> None:
         say(f"serving {hosted.model.name} on http://{name}:{sock.getsockname()[1]}/v1 (Ctrl-C stops)")
         await serve_api(hosted, sock)
 
-    _launch(launch, body, once=False)
+    _launch(launch, body, lambda model, text: None)
 
 
-def _launch(launch: Launch, body: Body, once: bool = True) -> None:
+def _launch(launch: Launch, body: Body, check: Check) -> None:
     registry = Registry.installed()
     transport = _check_names(registry, launch)
     key = new_key()
     with nullcontext() if transport.local else Workers(_arguments(launch), {}) as workers:
         import anyio
 
-        anyio.run(_main, registry, launch, key, workers, body)
+        anyio.run(_main, registry, launch, key, workers, body, check)
 
 
 def _check_names(registry: Registry, launch: Launch) -> TransportSpec:
@@ -131,7 +140,9 @@ def _node_id(index: int) -> str:
     return f"worker-{index + 1}"
 
 
-async def _main(registry: Registry, launch: Launch, key: str, workers: Workers | None, body: Body) -> None:
+async def _main(
+    registry: Registry, launch: Launch, key: str, workers: Workers | None, body: Body, check: Check
+) -> None:
     import anyio
 
     from truecluster._node.errors import one_error
@@ -143,12 +154,13 @@ async def _main(registry: Registry, launch: Launch, key: str, workers: Workers |
     try:
         with one_error():
             async with (
-                hosting(registry, transports, _host_options(launch, key)) as hosted,
+                anyio.create_task_group() as nodes,
+                hosting(registry, transports, _host_options(launch, key, check)) as hosted,
                 anyio.create_task_group() as tasks,
             ):
                 if workers is None:
                     for index in range(launch.nodes):
-                        tasks.start_soon(_serve_here, registry, transports, launch, hosted.address, key, index)
+                        nodes.start_soon(_serve_here, registry, transports, launch, hosted.address, key, index)
                 else:
                     workers.join(Join(host=hosted.address[0], port=hosted.address[1], key=key))
                     tasks.start_soon(_watch, workers, hosted)
@@ -158,7 +170,7 @@ async def _main(registry: Registry, launch: Launch, key: str, workers: Workers |
         transports.close()
 
 
-def _host_options(launch: Launch, key: str) -> HostOptions:
+def _host_options(launch: Launch, key: str, check: Check) -> HostOptions:
     from truecluster._cluster.coordinator import ClusterOptions
     from truecluster._cluster.model import ModelOptions
     from truecluster.api import Limits, OpenOptions
@@ -187,7 +199,8 @@ def _host_options(launch: Launch, key: str) -> HostOptions:
         ),
         node_host="127.0.0.1",
         node_port=0,
-        say=say,
+        report=Terminal(),
+        check=check,
     )
 
 
@@ -222,7 +235,7 @@ async def _watch(workers: Workers, hosted: Hosted) -> None:
 def _answer(hosted: Hosted, asking: Asking, prompt: str, started: float) -> None:
     from truecluster._text import TextDelta, TextFinished, stream
 
-    request = _request(hosted, asking, _messages(asking, prompt), prompt)
+    request = _request(hosted.model, hosted.text, asking, _messages(asking, prompt), prompt)
     text, finished, first = "", None, 0.0
     hosted.wait_ready()
     loaded = time.monotonic()
@@ -273,21 +286,26 @@ def _messages(asking: Asking, prompt: str) -> list[dict[str, str]]:
     return [*system, {"role": "user", "content": prompt}]
 
 
-def _request(hosted: Hosted, asking: Asking, messages: list[dict[str, str]], prompt: str) -> TextRequest:
+def _request(
+    model: ClusterModel, text: TextModel, asking: Asking, messages: list[dict[str, str]], prompt: str
+) -> TextRequest:
+    """Raises `RequestError` for what can't be asked of the model."""
+    options = _options(model, asking)
+    return text.prepare_completion(prompt, options) if asking.raw else text.prepare_chat(messages, options)
+
+
+def _options(model: ClusterModel, asking: Asking) -> TextOptions:
     from truecluster._engine.requests import Sampling
     from truecluster._text import TextOptions
 
-    generation = hosted.model.bound.checkpoint.generation
+    generation = model.bound.checkpoint.generation
     own = generation if generation.get("do_sample") else {"temperature": 0.0, "top_p": 1.0}
     sampling = Sampling(
         temperature=own.get("temperature", 1.0) if asking.temperature is None else asking.temperature,
         top_p=own.get("top_p", 1.0) if asking.top_p is None else asking.top_p,
         seed=asking.seed,
     )
-    options = TextOptions(max_tokens=asking.max_tokens, stop=asking.stop, sampling=sampling)
-    if asking.raw:
-        return hosted.text.prepare_completion(prompt, options)
-    return hosted.text.prepare_chat(messages, options)
+    return TextOptions(max_tokens=asking.max_tokens, stop=asking.stop, sampling=sampling)
 
 
 def _chat(hosted: Hosted, asking: Asking) -> None:
@@ -303,7 +321,7 @@ def _chat(hosted: Hosted, asking: Asking) -> None:
             return
         messages.append({"role": "user", "content": line})
         text = ""
-        for event in stream(hosted.engine, _request(hosted, asking, messages, line)):
+        for event in stream(hosted.engine, _request(hosted.model, hosted.text, asking, messages, line)):
             if isinstance(event, TextDelta):
                 text += event.text
                 print(event.text, end="", flush=True)

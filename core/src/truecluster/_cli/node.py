@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -36,6 +37,7 @@ def node(
 
     import anyio
 
+    from truecluster._cluster.child import while_parent_lives
     from truecluster._cluster.local import Join
     from truecluster._node.transports import Transports
     from truecluster._node.worker import Node, NodeOptions
@@ -58,7 +60,8 @@ def node(
         threads=threads,
         transport=transport,
     )
+    serve = Node(registry, chosen, transports).serve
     try:
-        anyio.run(Node(registry, chosen, transports).serve)
+        anyio.run(partial(while_parent_lives, serve) if join_from_stdin else serve)
     finally:
         transports.close()

@@ -30,8 +30,8 @@ async def serve_cluster(registry: Registry, options: HostOptions, api_host: str,
 def _introduce(hosted: Hosted, options: HostOptions, api: tuple[str, int], show_key: bool) -> None:
     host, port = hosted.address
     key = f"TRUECLUSTER_KEY={options.cluster.key.decode()} " if show_key else ""
-    options.say(f"API on http://{_bracketed(api[0])}:{api[1]}/v1; on each node, run:")
-    options.say(f"  {key}tc node --cluster-host {host} --cluster-port {port}")
+    options.report.say(f"API on http://{_bracketed(api[0])}:{api[1]}/v1; on each node, run:")
+    options.report.say(f"  {key}tc node --cluster-host {host} --cluster-port {port}")
 
 
 def _bracketed(host: str) -> str:

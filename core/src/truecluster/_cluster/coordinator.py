@@ -28,6 +28,7 @@ from truecluster.api import (
     PlanError,
     Planner,
     PluginError,
+    Slot,
     TrueClusterError,
 )
 
@@ -36,6 +37,7 @@ from .model import ClusterModel
 from .nodes import Nodes, NodeSession
 from .profile import measure
 from .provision import House, Provision, RunSettings
+from .report import Report
 
 
 @attrs.frozen(kw_only=True)
@@ -61,7 +63,8 @@ def make_planner(registry: Registry, name: str, options: Mapping[str, str]) -> P
     try:
         planner: Planner = registry.resolve("planner", name)(**options)
     except TypeError as error:
-        raise PluginError(f"planner {name!r} doesn't take these options: {error}") from None
+        given = ":".join(f"{key}={value}" for key, value in options.items())
+        raise PluginError(f"planner {name!r} doesn't take the options {given!r}: {error}") from None
     return planner
 
 
@@ -83,13 +86,13 @@ class Coordinator:
         model: ClusterModel,
         options: ClusterOptions,
         transports: Transports,
-        say: Callable[[str], None],
+        report: Report,
     ) -> None:
         self._registry = registry
         self._model = model
         self._options = options
         self._transports = transports
-        self._say = say
+        self._report = report
         devices = Devices(registry)
         self._device: DeviceContext = devices.open(devices.choose(options.device), options.threads)
         self._planner = make_planner(registry, options.planner, options.planner_options)
@@ -116,7 +119,7 @@ class Coordinator:
             settings=self.settings,
             key=self._options.key,
             portal=portal,
-            say=self._say,
+            report=self._report,
         )
         self.listening.set()
         async with anyio.create_task_group() as tasks:
@@ -129,9 +132,10 @@ class Coordinator:
         """Let `create` return, now and from now on. From the event loop."""
         self._closing.set()
 
-    def close(self) -> None:
-        """End `serve`, and with it every node's session. From the event loop."""
+    async def close(self) -> None:
+        """Say goodbye to every node, and end `serve`."""
         self._closing.set()
+        await self.nodes.farewell()
         self._closed.set()
 
     def give_up(self, error: TrueClusterError) -> None:
@@ -169,7 +173,7 @@ class Coordinator:
                 except TrueClusterError as error:
                     if not self._options.restarts:
                         raise
-                    self._say(f"the run could not start: {error}")
+                    self._report.say(f"the run could not start: {error}")
         if self._failure is not None:
             raise self._failure
         return None
@@ -208,7 +212,7 @@ class Coordinator:
         provision = self._provisions.pop(run.plan.run)
         await provision.stop(StopReason.FAULTED if run.failure else StopReason.COMPLETED)
         if run.failure is not None:
-            self._say(f"the run failed: {run.failure}")
+            self._report.say(f"the run failed: {run.failure}")
             if not self._options.restarts:
                 self.give_up(run.failure)
 
@@ -232,7 +236,7 @@ class Coordinator:
             try:
                 return ready[:count], self._plan(ready[:count])
             except PlanError as error:
-                self._say(f"{count} of {len(ready)} nodes: {error}")
+                self._report.say(f"{count} of {len(ready)} nodes: {error}")
         return None
 
     async def _pack(self) -> None:
@@ -240,17 +244,24 @@ class Coordinator:
         slots = list(self._model.bound.slots.values())
         unknown = [slot for slot in slots if self._model.catalog.known(slot) is None]
         if unknown:
-            self._say(f"packing {len(unknown)} of {len(slots)} tensors as {self._model.recipe.name}")
+            self._report.say(f"packing {len(unknown)} of {len(slots)} tensors as {self._model.recipe.name}")
         try:
-            await run_sync(self._model.catalog.units, unknown, abandon_on_cancel=True)
+            await run_sync(self._pack_all, unknown, abandon_on_cancel=True)
         except TrueClusterError as error:
             self.give_up(error)
         self._packed.set()
 
+    def _pack_all(self, slots: list[Slot]) -> None:
+        catalog, done = self._model.catalog, 0
+        total = sum(catalog.nbytes(slot) for slot in slots)
+        for slot in slots:
+            done += catalog.unit(slot).nbytes
+            self._report.progress("packing", done, total)
+
     def _announce(self, plan: RunPlan, provision: Provision) -> None:
         for moved in provision.moved:
             span = next(stage.span for stage in plan.stages if stage.node == moved.node)
-            self._say(
+            self._report.say(
                 f"{moved.node}: {span}, weights {megabytes(moved.stored)} from its store, {megabytes(moved.sent)} sent"
             )
 

@@ -12,7 +12,6 @@ from typing import IO
 
 import attrs
 
-JOIN_FIELDS = ("host", "port", "key")
 STOP_SECONDS = 10.0
 
 

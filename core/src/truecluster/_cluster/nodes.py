@@ -6,6 +6,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import anyio
 import attrs
@@ -22,6 +23,10 @@ HEARTBEAT = 2.0
 """Seconds between two PINGs; a node that is silent for `SILENCE` of them is lost."""
 SILENCE = 5
 TICKET_BYTES = 32
+
+HELLO_TIMEOUT = 10.0
+"""Seconds from the proof of the key to the HELLO, or to the ticket."""
+FAREWELL_TIMEOUT = 2.0
 
 ANSWERS = (wire.Need, wire.LoadComplete, wire.StageFault, wire.StageStopped)
 
@@ -60,6 +65,11 @@ class NodeSession:
         limits = [m for m in (self.hello.max_memory_bytes, info.free if info else None) if m is not None]
         return NodeProfile(id=self.id, device=self.device, memory=min(limits, default=None))
 
+    async def farewell(self) -> None:
+        """Let the node leave; one that can't hear it any more leaves by itself."""
+        with suppress(TransportError):
+            await self.control.send(wire.StopRun(run=0, reason=wire.StopReason.SHUTDOWN))
+
     def lose(self, why: str) -> None:
         """Mark the node as gone; whoever waits for a word of it learns."""
         if self.lost is None:
@@ -88,10 +98,17 @@ class Nodes:
                 await self._bulk(stream)
         except HandshakeError as error:
             LOG.warning("refused a connection: %s", error)
-        except TransportError as error:
-            LOG.debug("a connection ended: %s", error)
+        except (TransportError, TimeoutError, anyio.EndOfStream, anyio.BrokenResourceError) as error:
+            LOG.debug("a connection ended: %s", error or type(error).__name__)
         finally:
             await anyio.aclose_forcefully(stream)
+
+    async def farewell(self) -> None:
+        """Tell every node that the session is over."""
+        with anyio.move_on_after(FAREWELL_TIMEOUT):
+            async with anyio.create_task_group() as tasks:
+                for session in self.joined.values():
+                    tasks.start_soon(session.farewell)
 
     async def _control(self, stream: ByteStream) -> None:
         control = Connection(stream)
@@ -110,7 +127,8 @@ class Nodes:
             self._notify()
 
     async def _join(self, control: Connection, local_host: str) -> NodeSession | None:
-        hello = await control.receive()
+        with anyio.fail_after(HELLO_TIMEOUT):
+            hello = await control.receive()
         if not isinstance(hello, wire.Hello):
             raise EdgeBroken(f"a node began with {type(hello).__name__} instead of HELLO")
         try:
@@ -167,7 +185,7 @@ class Nodes:
     async def _bulk(self, stream: ByteStream) -> None:
         """Match a bulk connection to its node by ticket, and keep it open as long as the node is there."""
         ticket = b""
-        with anyio.fail_after(10):
+        with anyio.fail_after(HELLO_TIMEOUT):
             while len(ticket) < TICKET_BYTES:
                 ticket += await stream.receive(TICKET_BYTES - len(ticket))
         for session in self.joined.values():

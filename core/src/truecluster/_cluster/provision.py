@@ -31,6 +31,7 @@ from .own import OwnStages
 from .profile import RESIDUAL, StateSize
 from .push import push_units
 from .remote import RemoteStage
+from .report import Report
 
 
 @attrs.frozen(kw_only=True)
@@ -55,7 +56,7 @@ class House:
     settings: RunSettings
     key: bytes = attrs.field(repr=False)
     portal: BlockingPortal
-    say: Callable[[str], None]
+    report: Report
 
 
 @attrs.frozen(kw_only=True)
@@ -188,7 +189,10 @@ class Provision:
         missing = [unit for unit in {u.digest: u for u in units}.values() if unit.digest in wanted]
         bulk = remote.session.bulk
         assert bulk is not None
-        await push_units(bulk, self.plan.run, house.model.catalog, missing, lambda sent: None)
+        task, total = f"sending weights to {remote.session.id}", sum(unit.nbytes for unit in missing)
+        await push_units(
+            bulk, self.plan.run, house.model.catalog, missing, lambda done: house.report.progress(task, done, total)
+        )
         ticket = self._tickets[remote.plan.outbound]
         await bulk.send(wire.WeightsComplete(run=self.plan.run, outbound_ticket=ticket))
         ready = await remote.expect(wire.LoadComplete, house.settings.ready_timeout)
@@ -273,7 +277,7 @@ class Provision:
         except TransportError as error:
             remote.session.lose(str(error))
         except Exception as error:
-            self._house.say(str(error))
+            self._house.report.say(str(error))
 
 
 def _wire_unit(unit: Unit) -> wire.Unit:

@@ -18,7 +18,7 @@ CHUNK = 4 << 20
 async def push_units(
     bulk: Connection, run: int, catalog: Catalog, units: Iterable[Unit], progress: Callable[[int], None]
 ) -> None:
-    """Send packed bytes; the next unit is read and checked while one is sent. ``progress`` takes bytes sent."""
+    """Send packed bytes; the next unit is read and checked while one is sent. ``progress`` takes bytes sent so far."""
     filled, ready = anyio.create_memory_object_stream[tuple[Unit, memoryview]](1)
 
     async def read_ahead() -> None:
@@ -29,8 +29,10 @@ async def push_units(
 
     async with anyio.create_task_group() as tasks, ready:
         tasks.start_soon(read_ahead)
+        done = 0
         async for unit, data in ready:
             for offset in range(0, len(data), CHUNK):
                 piece = data[offset : offset + CHUNK]
                 await bulk.send(WeightChunk(run=run, hash=unit.digest, offset=offset, total=len(data)), [piece])
-                progress(len(piece))
+                done += len(piece)
+                progress(done)
