@@ -91,13 +91,14 @@ def random_weights(architecture: api.Architecture, config: api.ModelConfig, seed
 
 @attrs.define(eq=False)
 class TinyModel:
-    """Weights with the architecture that reads them."""
+    """Weights with the architecture that reads them; matrices lie in ``format``, vectors in fp32."""
 
     architecture: api.Architecture
     config: Any
     weights: dict[str, torch.Tensor]
     registry: Registry = attrs.field(factory=plain_registry)
     format: api.WeightFormat = attrs.field(factory=Plain)
+    vectors: api.WeightFormat = attrs.field(factory=Plain)
     handles: HandleCache = attrs.field(factory=HandleCache)
     reads: list[str] = attrs.field(factory=list)
 
@@ -116,7 +117,7 @@ class TinyModel:
             architecture=self.architecture,
             config=self.config,
             dtypes=FP32,
-            units=[Unit(slot=slot, format=self.format.id, digest=slot.key, nbytes=0) for slot in slots],
+            units=[Unit(slot=slot, format=self._format(slot.shape).id, digest=slot.key, nbytes=0) for slot in slots],
             pages=pages,
             sequences=sequences,
             max_tokens=max_tokens,
@@ -130,7 +131,10 @@ class TinyModel:
 
     def _read(self, unit: Unit) -> api.Packed:
         self.reads.append(unit.slot.key)
-        return self.format.pack(self.weights[unit.slot.key])
+        return self._format(unit.slot.shape).pack(self.weights[unit.slot.key])
+
+    def _format(self, shape: Sequence[int]) -> api.WeightFormat:
+        return self.format if len(shape) > 1 else self.vectors
 
     def logits(self, ids: Sequence[int]) -> torch.Tensor:
         """``[n, vocab]`` fp64 of the whole sequence."""
@@ -144,13 +148,26 @@ class TinyModel:
         return ids[len(prompt) :]
 
 
+def normed(config: Any, weights: Mapping[str, torch.Tensor], x: torch.Tensor, key: str) -> torch.Tensor:
+    """Root mean square norm in fp64."""
+    return x / (x.pow(2).mean(-1, keepdim=True) + config.eps).sqrt() * weights[key].double()
+
+
 def decoder_logits(config: Any, weights: Mapping[str, torch.Tensor], ids: Sequence[int]) -> torch.Tensor:
+    """``[n, vocab]`` fp64."""
+    return head_logits(config, weights, decoder_hidden(config, weights, ids))
+
+
+def head_logits(config: Any, weights: Mapping[str, torch.Tensor], hidden: torch.Tensor) -> torch.Tensor:
+    """Final norm and output matrix in fp64."""
+    output = weights["embed.tokens" if config.tied else "head.output"].double()
+    return normed(config, weights, hidden, "head.norm") @ output.T
+
+
+def decoder_hidden(config: Any, weights: Mapping[str, torch.Tensor], ids: Sequence[int]) -> torch.Tensor:
     """The pre-norm decoder as the papers write it; pairs (i, i + dim/2) are turned as complex numbers."""
     w = {key: tensor.double() for key, tensor in weights.items()}
     n, d = len(ids), config.head_dim
-
-    def norm(x: torch.Tensor, key: str) -> torch.Tensor:
-        return x / (x.pow(2).mean(-1, keepdim=True) + config.eps).sqrt() * w[key]
 
     def turn(x: torch.Tensor) -> torch.Tensor:  # [heads, n, d]
         angles = torch.arange(n).double()[:, None] / config.rope.theta ** (torch.arange(0, d, 2).double() / d)
@@ -159,7 +176,7 @@ def decoder_logits(config: Any, weights: Mapping[str, torch.Tensor], ids: Sequen
 
     x = w["embed.tokens"][list(ids)]
     for i in range(config.layers):
-        y = norm(x, f"block.{i}.attention_norm")
+        y = normed(config, w, x, f"block.{i}.attention_norm")
         q, k, v = ((y @ w[f"block.{i}.{name}"].T).view(n, -1, d).transpose(0, 1) for name in "qkv")
         q, k = turn(q), turn(k)
         mixed = []
@@ -168,7 +185,7 @@ def decoder_logits(config: Any, weights: Mapping[str, torch.Tensor], ids: Sequen
             scores = (q[head] @ k[shared].T / d**0.5).masked_fill(torch.ones(n, n).triu(1).bool(), -torch.inf)
             mixed.append(scores.softmax(-1) @ v[shared])
         x = x + torch.cat(mixed, -1) @ w[f"block.{i}.o"].T
-        y = norm(x, f"block.{i}.mlp_norm")
+        y = normed(config, w, x, f"block.{i}.mlp_norm")
         gate = y @ w[f"block.{i}.gate"].T
         x = x + (gate * gate.sigmoid() * (y @ w[f"block.{i}.up"].T)) @ w[f"block.{i}.down"].T
-    return norm(x, "head.norm") @ w["embed.tokens" if config.tied else "head.output"].T
+    return x

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from truecluster.api import Edge, EdgeClosed, EdgeEnded, Place
+from truecluster.api import Edge, EdgeBroken, EdgeClosed, EdgeEnded, Place
 
 
 class _Channel:
@@ -47,7 +47,10 @@ class LocalEdge(Edge):
                 assert channel.ended is not None
                 raise channel.ended("the edge inside the coordinator was closed")
             header, tensors = channel.messages.popleft()
-        for destination, tensor in zip(place(header), tensors, strict=True):
+        destinations = place(header)
+        if [(t.shape, t.dtype) for t in destinations] != [(t.shape, t.dtype) for t in tensors]:
+            raise EdgeBroken("what came over an edge inside the coordinator is not what its header says")
+        for destination, tensor in zip(destinations, tensors, strict=True):
             destination.copy_(tensor)
         return header
 

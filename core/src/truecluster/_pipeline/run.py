@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -63,6 +64,8 @@ class Run:
         self._from_last = from_last
         self._sent = 0
         self._answered = 0
+        self._awaited: deque[int] = deque()
+        self._lock = threading.Lock()
         self._fault: TrueClusterError | None = None
         self._ended = threading.Event()
         self._when_ended: Callable[[], None] = lambda: None
@@ -86,6 +89,7 @@ class Run:
         except TransportError as error:
             raise self.fault(error) from error
         self._sent += 1
+        self._awaited.append(sum(row.n_logits for row in step.rows))
         self.in_flight += 1
 
     def receive(self) -> list[int]:
@@ -97,6 +101,8 @@ class Run:
             header = decode(data, StepLimits(rows=2 * self.capacity.sequences, tokens=self.capacity.max_tokens))
             if (header.kind, header.run, header.step) != (Kind.TOKEN, self.plan.run, self._answered):
                 raise EdgeBroken(f"answer {header.step} of run {header.run} came, {self._answered} is next")
+            if header.count != self._awaited[0]:
+                raise EdgeBroken(f"an answer of {header.count} tokens came, {self._awaited[0]} were asked for")
             return [self._ids[: header.count]]
 
         try:
@@ -105,6 +111,7 @@ class Run:
             raise self.fault(error) from error
         assert header is not None
         self._answered += 1
+        self._awaited.popleft()
         self.in_flight -= 1
         return self._ids[: header.count].tolist()
 
@@ -113,11 +120,13 @@ class Run:
 
         An edge that breaks is often noticed before the node's own word of why; that word replaces it.
         """
-        if self.machine.try_to(RunState.FAULTED):
-            self._fault = reason
+        with self._lock:
+            first = self.machine.try_to(RunState.FAULTED)
+            better = isinstance(self._fault, TransportError) and not isinstance(reason, TransportError)
+            if first or better:
+                self._fault = reason
+        if first:
             self._end()
-        elif isinstance(self._fault, TransportError) and not isinstance(reason, TransportError):
-            self._fault = reason
         return self._fault or NodeError("the run has ended")
 
     def complete(self) -> None:

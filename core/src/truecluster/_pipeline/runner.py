@@ -70,7 +70,8 @@ class StageRunner:
         self.machine.try_to(StageState.STOPPING)
         self._inbound.abort()
         self._outbound.abort()
-        self._thread.join(timeout)
+        if self._thread.ident is not None:  # a run may end before its stages were started
+            self._thread.join(timeout)
         return not self._thread.is_alive() and self.machine.try_to(StageState.STOPPED)
 
     def _work(self) -> None:

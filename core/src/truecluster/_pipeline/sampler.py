@@ -44,7 +44,7 @@ def sample(logits: torch.Tensor, params: SampleParams, position: int) -> int:
 def uniform(seed: int, choice: int, position: int) -> float:
     """In [0, 1): a hash of the key, so that no generator has a state to keep or to lose."""
     key = struct.pack("<qqq", seed, choice, position)
-    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little") / 2**64
+    return (int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little") >> 11) / 2**53
 
 
 def keep_top_p(likely: torch.Tensor, top_p: float) -> torch.Tensor:
@@ -53,7 +53,7 @@ def keep_top_p(likely: torch.Tensor, top_p: float) -> torch.Tensor:
     Nucleus sampling, Holtzman et al. 2019.
     """
     top = likely.topk(min(SHORTLIST, likely.numel())).values
-    if float(top.sum()) < top_p:
+    if float(top.double().sum()) < top_p:
         top = likely.sort(descending=True).values
     mass = top.double().cumsum(0)
     count = min(int((mass < top_p).sum()) + 1, top.numel())

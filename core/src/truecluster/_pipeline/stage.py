@@ -10,7 +10,7 @@ import attrs
 import torch
 
 from truecluster._wire.steps import Kind, StepHeader
-from truecluster.api import DeviceContext, DType, EdgeTimeout, Span
+from truecluster.api import DeviceContext, DType, EdgeTimeout, Span, StateError
 from truecluster.nn import Row, SequenceState, torch_dtype
 
 from .sampler import SampleParams, sample
@@ -108,11 +108,13 @@ class Stage:
     def execute(self, header: StepHeader, payload: torch.Tensor) -> torch.Tensor:
         """One step: ids or hidden rows in, hidden rows or token ids out, on the host.
 
-        Raises `StateError` where the step contradicts the state, `EdgeTimeout` where its sampling update is missing.
+        Raises `StateError` where the step contradicts the state or names a token that doesn't exist, `EdgeTimeout`
+        where its sampling update is missing.
         """
         self._apply(header)
         x = self.device.upload(payload)
         if self._embed is not None:
+            check_ids(payload, self.shape.vocab)
             x = self._embed(x)
         if self._blocks:
             rows = [Row(r.sequence, r.position, r.n_tokens) for r in header.rows]
@@ -145,6 +147,13 @@ class Stage:
                 for position in range(after - row.n_logits + 1, after + 1):
                     ids.append(sample(logits[len(ids)], params, position))
         return torch.tensor(ids, dtype=torch.int32)
+
+
+def check_ids(ids: torch.Tensor, vocab: int) -> None:
+    """Raises `StateError` for an id that isn't in the vocabulary."""
+    low, high = (int(bound) for bound in ids.aminmax()) if len(ids) else (0, 0)
+    if low < 0 or high >= vocab:
+        raise StateError(f"token {min(low, 0) or high} is outside the model's vocabulary, 0..{vocab - 1}")
 
 
 def pick(hidden: torch.Tensor, header: StepHeader) -> torch.Tensor:
