@@ -1,9 +1,8 @@
-"""Llama against transformers: random tiny models, fp32, logits within 1e-4."""
+"""Llama under the contract suite, against transformers: random tiny models, fp32."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -11,19 +10,7 @@ import torch
 from tcplug_llama.model import Llama
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from truecluster.api import (
-    Block,
-    CheckpointError,
-    DeviceContext,
-    DType,
-    Dtypes,
-    Embed,
-    Head,
-    Packed,
-    Target,
-    WeightFormat,
-)
-from truecluster.nn import PAGE, Lowering, Row, SequenceState
+from truecluster.testing.architecture import ArchitectureContract, Example
 
 TINY = {
     "vocab_size": 97,
@@ -42,7 +29,7 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "tied": {"tie_word_embeddings": True},
     "untied": {"tie_word_embeddings": False},
     "attention biases": {"attention_bias": True},
@@ -55,116 +42,32 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "linear frequencies": {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}},
     "own eps and base": {"rms_norm_eps": 1e-3, "rope_parameters": {"rope_type": "default", "rope_theta": 77.0}},
 }
+WITHOUT_NUMBERS = {"rope_parameters": {"rope_type": "llama3", "rope_theta": 10000.0}}
 
 
-class Raw(WeightFormat):
-    """fp32 bytes as they are."""
+class TestLlama(ArchitectureContract):
+    required = (*ArchitectureContract.required, "intermediate_size")
+    variants = VARIANTS
+    refused = {
+        "unknown frequencies": ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}}, "yarn"),
+        "frequencies without numbers": (WITHOUT_NUMBERS, "factor"),
+        "experts": ({"num_local_experts": 8}, "num_local_experts"),
+    }
 
-    id = "raw"
+    @pytest.fixture
+    def architecture(self) -> Llama:
+        return Llama()
 
-    @classmethod
-    def from_id(cls, id: str) -> Raw:
-        return cls()
+    def example(self, variant: Mapping[str, Any]) -> Example:
+        """Weights large enough that attention isn't uniform; norms and biases that aren't 1 and 0."""
+        torch.manual_seed(7)
+        config = LlamaConfig(**{**TINY, **variant}, attn_implementation="eager")
+        network = LlamaForCausalLM(config).eval()
+        for parameter in network.parameters():
+            parameter.data.normal_(float(parameter.dim() == 1), 0.2)
 
-    def wire_bytes(self, shape: tuple[int, ...]) -> int:
-        return 4 * torch.Size(shape).numel()
+        @torch.no_grad()
+        def logits(ids: torch.Tensor) -> torch.Tensor:
+            return network(ids[None]).logits[0]
 
-    def rows(self, packed: Packed, index: Any) -> torch.Tensor:
-        values = packed.data.view(torch.float32).view(packed.shape)
-        return values if len(packed.shape) == 1 else values[index]
-
-    def take(self, packed: Packed, index: torch.Tensor) -> Packed:
-        raise NotImplementedError
-
-
-class Host(DeviceContext):
-    id = kind = "cpu"
-
-    def memory(self) -> tuple[None, None]:
-        return None, None
-
-    def scope(self) -> nullcontext[None]:
-        return nullcontext()
-
-    def upload(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor
-
-    download = upload
-
-    def synchronize(self) -> None: ...
-
-    def native(self, dtype: DType) -> bool:
-        return dtype is DType.FP32
-
-
-def reference(changes: Mapping[str, Any]) -> LlamaForCausalLM:
-    torch.manual_seed(7)
-    network = LlamaForCausalLM(LlamaConfig(**{**TINY, **changes}, attn_implementation="eager")).eval()
-    for parameter in network.parameters():
-        parameter.data.normal_(0, 0.2)
-    return network
-
-
-def ours(network: LlamaForCausalLM, ids: torch.Tensor, steps: list[int]) -> torch.Tensor:
-    """Logits of ``ids``, computed in steps of the given lengths."""
-    architecture = Llama()
-    config = architecture.config(network.config.to_dict())
-    names = next(d for d in architecture.dialects if d.container == "huggingface").slots
-    parts = [Embed(), *(Block(i) for i in range(config.layers)), Head()]
-    tensors = network.state_dict()
-
-    def packed(slot: Any) -> Packed:
-        key, bias, _ = slot.key.partition(".bias")
-        pieces = key.split(".")
-        pattern = ".".join(["*" if piece.isdigit() else piece for piece in pieces])
-        name = names[pattern].replace("*", pieces[1]) + (bias or ".weight")
-        assert tuple(tensors[name].shape) == slot.shape
-        return Packed("raw", slot.shape, tensors[name].contiguous().view(-1).view(torch.uint8))
-
-    slots = {slot for part in parts for slot in architecture.slots(config, part)}
-    target = Target(formats={s.key: Raw() for s in slots}, device=Host(), dtypes=Dtypes(DType.FP32, DType.FP32))
-    lowering = Lowering(target)
-    networks = []
-    for part in parts:
-        description = architecture.build(config, part)
-        readers = lowering.readers(description)
-        handles = {
-            (k.name, slot.key): k.kernel.prepare(slot, packed(slot), target) for slot in readers for k in readers[slot]
-        }
-        networks.append(lowering.bind(description, handles))
-    layers = range(config.layers)
-    states = {i: architecture.state(config, i) for i in layers}
-    state = SequenceState(states, [architecture.rotary(config, i) for i in layers], pages=8, sequences=1)
-    state.open(0)
-    for page in range(-(-len(ids) // PAGE)):
-        state.extend(0, page)
-    logits, position = [], 0
-    for count in steps:
-        batch = state.begin([Row(0, position, count)])
-        hidden = networks[0](ids[position : position + count])
-        for i in layers:
-            hidden = networks[1 + i](hidden, batch, state.layers[i])
-        logits.append(networks[-1](hidden))
-        position += count
-    return torch.cat(logits)
-
-
-@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
-@torch.no_grad()
-def test_logits_are_those_of_transformers(changes: dict[str, Any]) -> None:
-    network = reference(changes)
-    ids = torch.randint(0, 97, (70,), generator=torch.Generator().manual_seed(1))
-    expected = network(ids[None]).logits[0]
-    found = ours(network, ids.int(), steps=[41, 1, 1, 27])
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
-
-
-def test_a_frequency_rule_that_is_not_known_is_refused_by_the_config() -> None:
-    raw = {**TINY, "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0}}
-    with pytest.raises(CheckpointError, match=r"rope_type 'yarn' is not supported"):
-        Llama().config(raw)
-
-
-def test_a_frequency_rule_without_its_numbers_is_refused_by_the_config() -> None:
-    with pytest.raises(CheckpointError, match="'llama3' needs 'factor'"):
-        Llama().config({**TINY, "rope_parameters": {"rope_type": "llama3", "rope_theta": 10000.0}})
+        return Example(raw=config.to_dict(), tensors=network.state_dict(), logits=logits)
