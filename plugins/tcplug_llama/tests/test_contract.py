@@ -43,16 +43,17 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "own eps and base": {"rms_norm_eps": 1e-3, "rope_parameters": {"rope_type": "default", "rope_theta": 77.0}},
 }
 WITHOUT_NUMBERS = {"rope_parameters": {"rope_type": "llama3", "rope_theta": 10000.0}}
+REFUSED = {
+    "unknown frequencies": ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}}, "yarn"),
+    "frequencies without numbers": (WITHOUT_NUMBERS, "factor"),
+    "experts": ({"num_local_experts": 8}, "num_local_experts"),
+}
 
 
 class TestLlama(ArchitectureContract):
     required = (*ArchitectureContract.required, "intermediate_size")
     variants = VARIANTS
-    refused = {
-        "unknown frequencies": ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}}, "yarn"),
-        "frequencies without numbers": (WITHOUT_NUMBERS, "factor"),
-        "experts": ({"num_local_experts": 8}, "num_local_experts"),
-    }
+    refused = REFUSED
 
     @pytest.fixture
     def architecture(self) -> Llama:
