@@ -29,14 +29,13 @@ class RunFactory(Protocol):
 class Handle:
     """A submitted request."""
 
-    def __init__(self, sequence: Sequence, wake: Callable[[], None]) -> None:
+    def __init__(self, sequence: Sequence, cancel: Callable[[Sequence], None]) -> None:
         self._sequence = sequence
-        self._wake = wake
+        self._cancel = cancel
 
     def cancel(self) -> None:
         """From any thread, any number of times: the request ends with ``cancelled`` unless it has ended."""
-        self._sequence.cancelled = True
-        self._wake()
+        self._cancel(self._sequence)
 
 
 class Engine:
@@ -75,7 +74,8 @@ class Engine:
         return self._there.wait(timeout)
 
     def submit(self, request: Request, on_event: OnEvent) -> Handle:
-        """Queue a request; it waits for a run if there is none. Events come on the engine's thread."""
+        """Queue a request; it waits for a run if there is none."""
+        assert request.prompt, "a request has at least one token"
         sampling = request.sampling
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
         greedy = sampling.top_p == 0  # only the likeliest token is kept
@@ -83,15 +83,32 @@ class Engine:
             temperature=0.0 if greedy else sampling.temperature, top_p=1.0 if greedy else sampling.top_p, seed=seed
         )
         sequence = Sequence(request, params, on_event, list(request.prompt))
+        if request.max_tokens == 0:
+            sequence.finish("length")
+        elif not self._queue(sequence):
+            sequence.finish("error", self._why_stopped())
+        return Handle(sequence, self._cancel)
+
+    def _queue(self, sequence: Sequence) -> bool:
         with self._changed:
-            if request.max_tokens == 0:
-                sequence.finish("length")
-            elif self._stopping or self.failure:
-                sequence.finish("error", str(self.failure or "the engine has stopped"))
-            else:
-                self._arrived.append(sequence)
-                self._changed.notify_all()
-        return Handle(sequence, self._wake)
+            if self._stopping:
+                return False
+            self._arrived.append(sequence)
+            self._changed.notify_all()
+            return True
+
+    def _cancel(self, sequence: Sequence) -> None:
+        with self._changed:
+            sequence.cancelled = True
+            waits = sequence in self._arrived
+            if waits:
+                self._arrived.remove(sequence)
+            self._changed.notify_all()
+        if waits:
+            sequence.finish("cancelled")
+
+    def _why_stopped(self) -> str:
+        return str(self.failure or "the engine has stopped")
 
     def _wake(self) -> None:
         with self._changed:
@@ -111,8 +128,10 @@ class Engine:
         finally:
             with self._changed:
                 self._stopping = True
-                for sequence in self._arrived:
-                    sequence.finish("error", str(self.failure or "the engine has stopped"))
+                left = [*self._arrived]
+                self._arrived.clear()
+            for sequence in left:
+                sequence.finish("error", self._why_stopped())
 
     def _serve(self, run: Run) -> None:
         """Drive a run until it ends, then finish what it leaves."""
@@ -127,10 +146,21 @@ class Engine:
             run.complete()
             self._run = None
             self._there.clear()
+            self._leave(run, scheduler)
+
+    def _leave(self, run: Run, scheduler: Scheduler) -> None:
+        """Requests that were under way fail once the run is gone; those that only waited wait for the next."""
+        with self._changed:
+            self._arrived.extendleft(reversed(scheduler.waiting))
+            gone = [sequence for sequence in self._arrived if sequence.cancelled]
+            for sequence in gone:
+                self._arrived.remove(sequence)
+        for sequence in gone:
+            sequence.finish("cancelled")
+        try:
             self._factory.release(run)
-            scheduler.fail(str(run.failure or "the engine has stopped"))
-            with self._changed:
-                self._arrived.extendleft(reversed(scheduler.waiting))
+        finally:
+            scheduler.fail(str(run.failure or self._why_stopped()))
 
     def _take(self, run: Run, scheduler: Scheduler) -> bool:
         """Move arrivals over, waiting for some while there is nothing to do; ``False`` when it is time to stop."""

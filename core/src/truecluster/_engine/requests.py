@@ -48,4 +48,7 @@ class FinishedEvent:
 Event = TokenEvent | FinishedEvent
 
 OnEvent = Callable[[Event], None]
-"""Called on the engine's thread: must return at once and must not raise."""
+"""Called on the engine's thread, or on that of whoever submits or cancels a request that no run has taken yet.
+
+Must return at once and must not raise.
+"""

@@ -38,9 +38,14 @@ class Sequence:
     generated: int = 0
 
     @property
+    def length(self) -> int:
+        """Tokens of prompt and answer that go through the stages; the last one is never fed back."""
+        return len(self.request.prompt) + self.request.max_tokens - 1
+
+    @property
     def pages_needed(self) -> int:
-        """For prompt and answer; the last token is never fed back."""
-        return max(1, -(-(len(self.request.prompt) + self.request.max_tokens - 1) // PAGE))
+        """For all of `length`."""
+        return -(-self.length // PAGE)
 
     def finish(self, reason: FinishReason, message: str | None = None) -> None:
         if self.machine.try_to(RequestState.FINISHED):
@@ -63,7 +68,6 @@ class Scheduler:
         self._numbers = 0
         self._free = list(range(capacity.pages))[::-1]
         self._reserved = 0
-        self._opened: list[Opened] = []
         self._released: list[int] = []
         self._awaited: deque[list[Sequence]] = deque()
 
@@ -72,24 +76,29 @@ class Scheduler:
         """Whether nothing waits and nothing is under way."""
         return not (self.waiting or self.active)
 
+    @property
+    def free_pages(self) -> int:
+        """Pages that no request holds."""
+        return len(self._free)
+
     def next_step(self) -> Step | None:
         """The step to send now, or ``None`` if only an answer or a new request can make one."""
         self._drop_cancelled()
         if any(self._awaited):
             return None
-        self._admit()
+        opened = self._admit()
         chunks = self._chunks()
         if not chunks:
             return None
         step = Step(
             rows=tuple(self._row(sequence, count) for sequence, count in chunks),
             ids=[t for sequence, count in chunks for t in sequence.tokens[sequence.sent : sequence.sent + count]],
-            opened=tuple(self._opened),
+            opened=tuple(opened),
             pages=tuple(page for sequence, count in chunks for page in self._extend(sequence, count)),
             released=tuple(self._released),
             prefill=any(sequence.generated == 0 for sequence, _ in chunks),
         )
-        self._opened, self._released = [], []
+        self._released = []
         for sequence, count in chunks:
             sequence.sent += count
         self._awaited.append([s for s, _ in chunks if s.sent == len(s.tokens)])
@@ -104,6 +113,8 @@ class Scheduler:
     def fail(self, message: str) -> None:
         """Finish everything that is under way."""
         for sequence in self.active:
+            if sequence.cancelled:
+                sequence.finish("cancelled")
             sequence.finish("error", message)
         self.active.clear()
 
@@ -131,38 +142,50 @@ class Scheduler:
             self.waiting.remove(sequence)
             sequence.finish("cancelled")
 
-    def _admit(self) -> None:
+    def _admit(self) -> list[Opened]:
+        """The sequences that there is room for now, all of which the next step opens."""
+        opened: list[Opened] = []
         while self.waiting and len(self.active) < self._capacity.sequences:
             sequence = self.waiting[0]
-            if sequence.pages_needed > self._capacity.pages:
-                self.waiting.popleft().finish(
-                    "error",
-                    f"prompt and answer need {sequence.pages_needed * PAGE} tokens of cache, the run has "
-                    f"{self._capacity.pages * PAGE}; ask for fewer tokens",
-                )
+            refusal = self._refusal(sequence)
+            if refusal is not None:
+                self.waiting.popleft().finish("error", refusal)
             elif sequence.pages_needed > self._capacity.pages - self._reserved:
-                return
+                break
             else:
-                self._open(self.waiting.popleft())
+                opened.append(self._open(self.waiting.popleft()))
+        return opened
 
-    def _open(self, sequence: Sequence) -> None:
+    def _refusal(self, sequence: Sequence) -> str | None:
+        """Why the run could never serve the request."""
+        capacity = self._capacity
+        if sequence.length > capacity.context:
+            return (
+                f"prompt and answer have {sequence.length} tokens, the model's context is {capacity.context}; "
+                "ask for fewer tokens"
+            )
+        if sequence.pages_needed > capacity.pages:
+            return (
+                f"prompt and answer need {sequence.pages_needed * PAGE} tokens of cache, the run has "
+                f"{capacity.pages * PAGE}; ask for fewer tokens"
+            )
+        return None
+
+    def _open(self, sequence: Sequence) -> Opened:
         sequence.machine.to(RequestState.PREFILL)
         self._numbers += 1
         self._updates += 1
         sequence.number, sequence.update = self._numbers, self._updates
         self._reserved += sequence.pages_needed
         self._update(SampleUpdate(number=sequence.update, sequence=sequence.number, params=sequence.params))
-        self._opened.append(Opened(sequence.number))
         self.active.append(sequence)
+        return Opened(sequence.number)
 
     def _release(self, sequence: Sequence) -> None:
         self.active.remove(sequence)
         self._reserved -= sequence.pages_needed
         self._free.extend(reversed(sequence.pages))
-        if sequence.number in (opened.sequence for opened in self._opened):
-            self._opened = [opened for opened in self._opened if opened.sequence != sequence.number]
-        else:
-            self._released.append(sequence.number)
+        self._released.append(sequence.number)
 
     def _chunks(self) -> list[tuple[Sequence, int]]:
         """Every sequence's next tokens: one where it decodes, as much of a prompt as the step has room for."""

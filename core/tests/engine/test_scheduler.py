@@ -1,0 +1,312 @@
+"""The scheduler alone: its steps go to a sequence state, as a stage's would, and its answers come from the test."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import attrs
+import pytest
+
+from truecluster._engine.requests import FinishedEvent, Request, TokenEvent
+from truecluster._engine.scheduler import Scheduler, Sequence
+from truecluster._pipeline.run import Capacity, Step
+from truecluster._pipeline.sampler import NOT_A_TOKEN, SampleParams
+from truecluster._pipeline.stage import SampleUpdate
+from truecluster._wire.steps import Opened, Page, Row
+from truecluster.api import Paged
+from truecluster.nn import Row as StateRow
+from truecluster.nn import SequenceState
+
+EOS = 2
+
+
+class House:
+    """A scheduler with the sequences of the stage that would obey it."""
+
+    def __init__(self, pages: int = 8, sequences: int = 3, max_tokens: int = 64, context: int = 1000) -> None:
+        self.updates: list[SampleUpdate] = []
+        capacity = Capacity(pages=pages, sequences=sequences, max_tokens=max_tokens, context=context)
+        self.scheduler = Scheduler(capacity, self.updates.append)
+        self.state = SequenceState({0: Paged({"k": (1,)})}, [], pages=pages, sequences=sequences)
+        self.open: dict[int, list[int]] = {}
+        self.max_tokens = max_tokens
+
+    def add(self, prompt: int, max_tokens: int = 5, **more) -> Sequence:
+        """A request of so many tokens; its events are kept with it."""
+        events: list = []
+        request = Request(prompt=tuple(range(10, 10 + prompt)), max_tokens=max_tokens, eos=frozenset({EOS}), **more)
+        sequence = Sequence(request, SampleParams(), events.append, list(request.prompt))
+        self.scheduler.waiting.append(sequence)
+        return sequence
+
+    def step(self) -> Step | None:
+        """The next step, after the stage's checks of it."""
+        step = self.scheduler.next_step()
+        if step is None:
+            return None
+        for sequence in step.released:
+            self.state.release(sequence)
+            del self.open[sequence]
+        for opened in step.opened:
+            self.state.open(*opened)
+            self.open[opened.sequence] = []
+        for sequence, page in step.pages:
+            self.state.extend(sequence, page)
+            self.open[sequence].append(page)
+        held = [page for pages in self.open.values() for page in pages]
+        assert len(held) == len(set(held)), "two sequences hold one page"
+        assert 0 < len(step.ids) == sum(row.n_tokens for row in step.rows) <= self.max_tokens
+        self.state.begin([StateRow(r.sequence, r.position, r.n_tokens) for r in step.rows])
+        return step
+
+    def answer(self, step: Step, token: Callable[[Row], int] = lambda row: 7) -> None:
+        self.scheduler.answered([token(row) for row in step.rows if row.n_logits])
+
+
+def events(sequence: Sequence) -> list:
+    return sequence.on_event.__self__
+
+
+def finished(reason: str, generated: int) -> FinishedEvent:
+    return FinishedEvent(reason=reason, generated=generated)
+
+
+def test_a_request_from_its_prompt_to_its_last_token():
+    house = House()
+    sequence = house.add(3, max_tokens=3)
+    step = house.step()
+    page = step.pages[0].page
+    assert step == Step(
+        rows=(Row(1, 0, 3, 1, 1),), ids=[10, 11, 12], opened=(Opened(1),), pages=(Page(1, page),), prefill=True
+    )
+    assert house.updates == [SampleUpdate(number=1, sequence=1, params=SampleParams())]
+    assert house.step() is None
+    house.answer(step, lambda row: 30)
+    step = house.step()
+    assert step == Step(rows=(Row(1, 3, 1, 1, 1),), ids=[30])
+    house.answer(step, lambda row: 31)
+    house.answer(house.step(), lambda row: 32)
+    assert events(sequence) == [TokenEvent(30), TokenEvent(31), TokenEvent(32), finished("length", 3)]
+    assert house.scheduler.idle
+    assert house.scheduler.free_pages == 8
+
+
+def test_the_chunks_of_a_prompt_follow_each_other_and_only_the_last_gives_a_token():
+    house = House(max_tokens=8)
+    house.add(20)
+    steps = [house.step(), house.step(), house.step()]
+    assert [step.rows for step in steps] == [(Row(1, 0, 8, 0),), (Row(1, 8, 8, 0),), (Row(1, 16, 4, 1, 1),)]
+    assert [step.prefill for step in steps] == [True] * 3
+    assert house.step() is None
+    for step in steps:
+        house.answer(step)
+    assert house.step().rows == (Row(1, 20, 1, 1, 1),)
+
+
+def test_pages_are_given_as_they_are_needed():
+    house = House(pages=4, max_tokens=40)
+    house.add(33, max_tokens=40)
+    step = house.step()
+    assert len(step.pages) == 2
+    given = 2
+    for position in range(33, 72):
+        house.answer(step)
+        step = house.step()
+        given += len(step.pages)
+        assert given == position // 32 + 1
+
+
+def test_an_eos_ends_a_request_and_is_counted_but_not_told():
+    house = House()
+    sequence = house.add(3)
+    house.answer(house.step())
+    house.answer(house.step(), lambda row: EOS)
+    assert events(sequence) == [TokenEvent(7), finished("stop", 2)]
+
+
+def test_an_eos_at_once_and_at_the_last_token_is_a_stop():
+    house = House()
+    first, last = house.add(3), house.add(3, max_tokens=1)
+    house.answer(house.step(), lambda row: EOS)
+    assert events(first) == events(last) == [finished("stop", 1)]
+
+
+def test_one_token_needs_no_decode():
+    house = House()
+    sequence = house.add(32, max_tokens=1)
+    step = house.step()
+    assert len(step.pages) == 1
+    house.answer(step)
+    assert events(sequence) == [TokenEvent(7), finished("length", 1)]
+    assert house.scheduler.idle
+
+
+def test_a_token_that_could_not_be_sampled_fails_its_request_alone():
+    house = House()
+    bad, good = house.add(3), house.add(4)
+    house.answer(house.step(), lambda row: NOT_A_TOKEN if row.n_tokens == 3 else 7)
+    (event,) = events(bad)
+    assert (event.reason, event.generated) == ("error", 0)
+    assert "not finite" in event.message
+    assert events(good) == [TokenEvent(7)]
+    assert house.step().released == (1,)
+
+
+def test_a_request_that_never_fits_is_refused_with_the_numbers():
+    house = House(pages=4, context=200)
+    big, long, fits = house.add(100, max_tokens=30), house.add(100, max_tokens=102), house.add(100, max_tokens=29)
+    step = house.step()
+    assert events(big)[0].message == (
+        "prompt and answer need 160 tokens of cache, the run has 128; ask for fewer tokens"
+    )
+    assert events(long)[0].message == (
+        "prompt and answer have 201 tokens, the model's context is 200; ask for fewer tokens"
+    )
+    assert {event.reason for event in (*events(big), *events(long))} == {"error"}
+    assert step.opened == (Opened(1),)
+    assert not events(fits)
+
+
+def test_a_request_waits_until_all_its_pages_are_free_and_is_not_overtaken():
+    house = House(pages=4)
+    first, second, third = house.add(60, max_tokens=30), house.add(40, max_tokens=30), house.add(3, max_tokens=2)
+    step = house.step()
+    assert [row.sequence for row in step.rows] == [1]
+    assert list(house.scheduler.waiting) == [second, third]
+    house.answer(step, lambda row: EOS)
+    step = house.step()
+    assert step.released == (1,)
+    assert {row.sequence for row in step.rows} == {2, 3}
+    assert events(first) == [finished("stop", 1)]
+
+
+def test_no_more_sequences_than_the_run_has_slots_for():
+    house = House(sequences=2)
+    for _ in range(3):
+        house.add(2)
+    step = house.step()
+    assert len(step.opened) == 2
+    house.answer(step, lambda row: EOS if row.sequence == 1 else 7)
+    step = house.step()
+    assert (step.released, step.opened) == ((1,), (Opened(3),))
+    assert {row.sequence for row in step.rows} == {2, 3}
+
+
+def test_sequences_that_decode_come_before_the_chunks_of_prompts():
+    house = House(max_tokens=10)
+    house.add(3)
+    house.answer(house.step())
+    house.add(30)
+    step = house.step()
+    assert step.rows == (Row(1, 3, 1, 1, 1), Row(2, 0, 9, 0))
+    assert step.prefill
+    house.answer(step)
+    assert house.step().rows == (Row(1, 4, 1, 1, 1), Row(2, 9, 9, 0))
+
+
+def test_cancelled_while_it_waits():
+    house = House(sequences=1)
+    house.add(3)
+    waits = house.add(3)
+    step = house.step()
+    waits.cancelled = True
+    house.answer(step)
+    step = house.step()
+    assert events(waits) == [finished("cancelled", 0)]
+    assert [row.sequence for row in step.rows] == [1]
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_cancelled_between_the_chunks_of_its_prompt(answered):
+    house = House(max_tokens=8)
+    sequence = house.add(30)
+    steps = [house.step(), house.step()]
+    if answered:
+        house.answer(steps.pop(0))
+    sequence.cancelled = True
+    assert house.step() is None
+    assert events(sequence) == [finished("cancelled", 0)]
+    for step in steps:
+        house.answer(step)
+    assert house.scheduler.free_pages == 8
+    house.add(3)
+    assert house.step().released == (1,)
+
+
+def test_cancelled_while_its_token_is_awaited():
+    """DIST-10: a late answer is ignored, and the pages are everybody's again."""
+    house = House()
+    sequence, other = house.add(3), house.add(4)
+    house.answer(house.step())
+    step = house.step()
+    sequence.cancelled = True
+    assert house.step() is None
+    assert events(sequence) == [TokenEvent(7), finished("cancelled", 1)]
+    house.answer(step)
+    assert len(events(sequence)) == 2
+    assert events(other) == [TokenEvent(7)] * 2
+    assert house.step().released == (1,)
+    assert house.scheduler.free_pages == 7
+
+
+def test_a_cancel_after_the_end_changes_nothing():
+    house = House()
+    sequence = house.add(3, max_tokens=1)
+    house.answer(house.step())
+    sequence.cancelled = True
+    assert house.step() is None
+    assert events(sequence) == [TokenEvent(7), finished("length", 1)]
+
+
+def test_a_failure_ends_what_is_under_way_and_leaves_what_waits():
+    house = House(sequences=2)
+    running, cancelled, waits = house.add(3), house.add(3), house.add(3)
+    house.answer(house.step())
+    cancelled.cancelled = True
+    house.scheduler.fail("node-1 is gone")
+    assert events(running) == [TokenEvent(7), FinishedEvent(reason="error", generated=1, message="node-1 is gone")]
+    assert events(cancelled) == [TokenEvent(7), finished("cancelled", 1)]
+    assert not events(waits)
+    assert list(house.scheduler.waiting) == [waits]
+
+
+@attrs.frozen
+class Mix:
+    """Numbers of a random run."""
+
+    pages: int
+    sequences: int
+    max_tokens: int
+
+
+@pytest.mark.parametrize("mix", [Mix(6, 3, 16), Mix(12, 4, 5), Mix(5, 8, 64), Mix(3, 1, 1)])
+@pytest.mark.parametrize("seed", range(3))
+def test_any_mix_of_requests_and_cancels_keeps_the_rules_and_comes_to_an_end(mix, seed):
+    """The state checks every step; up to three are in flight; at the end every page is free."""
+    chance, house = random.Random(seed), House(**attrs.asdict(mix))
+    all_of_them, in_flight = [], []
+    for _ in range(400):
+        if len(all_of_them) < 25 and chance.random() < 0.3:
+            all_of_them.append(house.add(chance.randint(1, 70), max_tokens=chance.randint(1, 40)))
+        if all_of_them and chance.random() < 0.05:
+            chance.choice(all_of_them).cancelled = True
+        step = house.step() if len(in_flight) < 3 else None
+        if step is not None:
+            in_flight.append(step)
+        elif in_flight:
+            house.answer(in_flight.pop(0), lambda row: chance.choice([EOS, 7, 8, 9, 10, 11]))
+    while in_flight or not house.scheduler.idle:
+        step = house.step()
+        if step is not None:
+            in_flight.append(step)
+        else:
+            house.answer(in_flight.pop(0))
+    assert house.scheduler.free_pages == mix.pages
+    for sequence in all_of_them:
+        *tokens, last = events(sequence)
+        assert all(isinstance(event, TokenEvent) for event in tokens)
+        assert isinstance(last, FinishedEvent)
+        assert last.generated == len(tokens) + (last.reason == "stop")
+        fits = sequence.pages_needed <= mix.pages
+        assert last.reason in (("stop", "length", "cancelled") if fits else ("error", "cancelled"))
