@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from truecluster._registry import Registry
-from truecluster.api import DeviceBackend, DeviceContext, DeviceInfo, DeviceSpec, NodeError
+from truecluster.api import DeviceBackend, DeviceContext, DeviceInfo, DeviceSpec, RequestError
 
 
 class Devices:
@@ -21,12 +21,12 @@ class Devices:
         return tuple(info for _, info in self._found)
 
     def choose(self, wanted: str) -> DeviceInfo:
-        """``auto``, a kind (``cuda``: its first) or an id (``cuda:1``). Raises `NodeError` naming what there is."""
+        """``auto``, a kind (``cuda``: its first) or an id (``cuda:1``). Raises `RequestError` naming what there is."""
         for info in self.found:
             if wanted in ("auto", info.kind, info.id):
                 return info
         there = ", ".join(info.id for info in self.found) or "none"
-        raise NodeError(f"device {wanted!r} isn't on this machine; devices: {there}")
+        raise RequestError(f"device {wanted!r} isn't on this machine; choose one of its devices with --device: {there}")
 
     def open(self, info: DeviceInfo, threads: int | None) -> DeviceContext:
         """A context on the device for one stage."""

@@ -8,6 +8,7 @@ import platform
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from truecluster.api import (
     EdgeEnded,
     EdgeTerms,
     EdgeTimeout,
+    HandshakeError,
     NodeError,
     TransportError,
     TrueClusterError,
@@ -65,7 +67,7 @@ class NodeOptions:
 
 
 class Node:
-    """One worker. `serve` returns when the coordinator says goodbye, and raises when it is lost."""
+    """One worker."""
 
     def __init__(self, registry: Registry, options: NodeOptions, transports: Transports) -> None:
         self._registry = registry
@@ -80,25 +82,28 @@ class Node:
         self._heartbeat = 10.0
 
     async def serve(self) -> None:
-        """Join and work until the coordinator ends the session."""
-        with one_error():
-            await self._serve()
-
-    async def _serve(self) -> None:
+        """Join and work until the coordinator says goodbye. Raises `NodeError` when it is lost."""
         control, ack, host = await self._join()
         self._host, self._heartbeat = host, ack.heartbeat_s
         bulk = Connection(await self._dial(Purpose.BULK, ack.bulk_ticket))
         try:
-            async with anyio.create_task_group() as tasks:
-                self._tasks = tasks
-                tasks.start_soon(self._receive_weights, bulk, control)
-                await self._listen(control)
-                tasks.cancel_scope.cancel()
+            with one_error():
+                await self._work(control, bulk)
+        except TransportError as error:
+            where = f"{self._options.host}:{self._options.port}"
+            raise NodeError(f"lost the coordinator at {where}: {error}; start it again, then this node") from error
         finally:
             with anyio.CancelScope(shield=True):
                 await self._stop_hosting()
                 await control.aclose()
                 await bulk.aclose()
+
+    async def _work(self, control: Connection, bulk: Connection) -> None:
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            tasks.start_soon(self._receive_weights, bulk, control)
+            await self._listen(control)
+            tasks.cancel_scope.cancel()
 
     async def _join(self) -> tuple[Connection, wire.HelloAck, str]:
         stream = await self._dial(Purpose.CONTROL)
@@ -107,7 +112,7 @@ class Node:
         await control.send(self._hello(host))
         answer = await control.receive()
         if isinstance(answer, wire.Error):
-            raise NodeError(f"the coordinator refused this node: {answer.message}")
+            raise HandshakeError(f"the coordinator refused this node: {answer.message}")
         if not isinstance(answer, wire.HelloAck):
             raise EdgeBroken(f"the coordinator answered HELLO with {type(answer).__name__}")
         LOG.info("joined %s:%s as %s on %s", self._options.host, self._options.port, self._id, self._device.id)
@@ -147,17 +152,15 @@ class Node:
     async def _listen(self, control: Connection) -> None:
         while True:
             message = await self._next(control)
-            if message is None or isinstance(message, wire.Error):
+            if isinstance(message, wire.StopRun) and message.reason is wire.StopReason.SHUTDOWN:
                 return
+            if isinstance(message, wire.Error):
+                raise NodeError(f"the coordinator ended the session: {message.message}")
             await self._handle(message, control)
 
-    async def _next(self, control: Connection) -> wire.Message | None:
-        """The next message, ``None`` where the coordinator closed the session."""
+    async def _next(self, control: Connection) -> wire.Message:
         with anyio.move_on_after(self._heartbeat * SILENCE):
-            try:
-                return await control.receive()
-            except EdgeEnded:
-                return None
+            return await control.receive()
         raise EdgeTimeout(f"no word from the coordinator for {self._heartbeat * SILENCE:g} s")
 
     async def _handle(self, message: wire.Message, control: Connection) -> None:
@@ -196,11 +199,11 @@ class Node:
                 self._transports,
                 self._terms,
             )
-            await control.send(await run_sync(hosting.need))
-        except TransportError:
-            raise
+            need = await run_sync(hosting.need)
         except Exception as error:
             await self._failed(control, assignment.run, error)
+        else:
+            await control.send(need)
 
     def _terms(self, edge: str) -> EdgeTerms:
         return EdgeTerms(edge=edge, host=self._host, prove=prover(self._options.key, Purpose.EDGE))
@@ -220,7 +223,7 @@ class Node:
             try:
                 message = await bulk.receive(place)
             except EdgeEnded:
-                return
+                return  # control tells why
             if writing is not None:
                 await writing.wait()
             writing = anyio.Event()
@@ -247,7 +250,8 @@ class Node:
 
     async def _load(self, hosting: Hosting, ticket: bytes, control: Connection) -> None:
         def on_fault(error: TrueClusterError) -> None:
-            anyio.from_thread.run(control.send, stage_fault(hosting.run, error), token=token)
+            with suppress(TransportError):  # the coordinator is gone too
+                anyio.from_thread.run(control.send, stage_fault(hosting.run, error), token=token)
 
         token = anyio.lowlevel.current_token()
         try:

@@ -162,7 +162,7 @@ class StageFault:
 
 @attrs.frozen(kw_only=True)
 class StopRun:
-    """Coordinator → node: give up the stage of this run."""
+    """Coordinator → node: give up the stage of this run; with ``SHUTDOWN``, that of any run, and leave."""
 
     run: int = _amount()
     reason: StopReason
