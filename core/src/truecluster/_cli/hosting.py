@@ -23,6 +23,7 @@ from truecluster._serve.app import create_app
 from truecluster._serve.server import serve
 from truecluster._serve.state import Readiness
 from truecluster._text import TextModel
+from truecluster.api import NodeError
 
 STOP_SECONDS = 15.0
 
@@ -53,6 +54,7 @@ class Hosted:
     text: TextModel
     address: tuple[str, int]
     created: int = attrs.field(factory=lambda: int(time.time()))
+    leaving: bool = False
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -61,8 +63,14 @@ class Hosted:
     def wait_ready(self) -> None:
         """Block until a run is there. Raises why there will be none."""
         while not self.engine.wait_ready(0.2):
-            if self.engine.failure is not None:
-                raise self.engine.failure
+            self.check_alive()
+
+    def check_alive(self) -> None:
+        """Raises why nothing will be answered any more."""
+        if self.engine.failure is not None:
+            raise self.engine.failure
+        if self.leaving:
+            raise NodeError("the cluster has been stopped")
 
     async def failed(self) -> None:
         """Wait until the engine has given up, and raise why."""
@@ -95,9 +103,11 @@ async def hosting(registry: Registry, transports: Transports, options: HostOptio
             tasks.start_soon(coordinator.serve, listener, portal)
             await coordinator.listening.wait()
             engine.start()
+            hosted = Hosted(registry, model, coordinator, engine, text, streams.address(listener))
             try:
-                yield Hosted(registry, model, coordinator, engine, text, streams.address(listener))
+                yield hosted
             finally:
+                hosted.leaving = True
                 with anyio.CancelScope(shield=True):
                     coordinator.stop_creating()
                     await run_sync(engine.stop, STOP_SECONDS)

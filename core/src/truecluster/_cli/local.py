@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -308,6 +309,13 @@ def _options(model: ClusterModel, asking: Asking) -> TextOptions:
     return TextOptions(max_tokens=asking.max_tokens, stop=asking.stop, sampling=sampling)
 
 
+def _read_line(hosted: Hosted) -> str:
+    """What the user types; waits only as long as there is somebody to answer."""
+    while not select.select([sys.stdin], [], [], 0.2)[0]:
+        hosted.check_alive()
+    return sys.stdin.readline().strip()
+
+
 def _chat(hosted: Hosted, asking: Asking) -> None:
     from truecluster._text import TextDelta, stream
 
@@ -316,7 +324,7 @@ def _chat(hosted: Hosted, asking: Asking) -> None:
     say("type a message; an empty line or Ctrl-D ends the chat")
     while True:
         print("> ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline().strip()
+        line = _read_line(hosted)
         if not line:
             return
         messages.append({"role": "user", "content": line})

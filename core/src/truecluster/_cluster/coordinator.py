@@ -255,6 +255,8 @@ class Coordinator:
         catalog, done = self._model.catalog, 0
         total = sum(catalog.nbytes(slot) for slot in slots)
         for slot in slots:
+            if self._closing.is_set():
+                return
             done += catalog.unit(slot).nbytes
             self._report.progress("packing", done, total)
 

@@ -1,0 +1,56 @@
+"""Lets suites import the helpers beside them, and gives them models and commands; nothing heavy is imported here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "helpers"))
+
+from commands import Commands
+from goldens import real_model
+from tiny_checkpoints import write_tiny
+
+
+@pytest.fixture
+def tc(tmp_path: Path) -> Iterator[Commands]:
+    """Starts ``tc`` commands; at the end nothing of them may be left."""
+    with Commands(tmp_path) as commands:
+        yield commands
+
+
+@pytest.fixture(scope="module")
+def shared_tc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """As `tc`, for the commands that a module's tests share."""
+    with Commands(tmp_path_factory.mktemp("shared")) as commands:
+        yield commands
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Qwen2 model of four layers as a Hugging Face folder."""
+    return write_tiny(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `tiny`, with so many weights that packing them takes a few seconds."""
+    return write_tiny(tmp_path_factory.mktemp("models") / "wide", hidden_size=768, intermediate_size=3072)
+
+
+@pytest.fixture(scope="session")
+def smollm2_gguf() -> Path:
+    return real_model("smollm2-135m-instruct.gguf")
+
+
+@pytest.fixture(scope="session")
+def smollm2_folder() -> Path:
+    return real_model("smollm2-135m-instruct")
+
+
+@pytest.fixture(scope="session")
+def qwen_folder() -> Path:
+    return real_model("qwen2.5-coder-0.5b-instruct")

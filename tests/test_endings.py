@@ -1,0 +1,157 @@
+"""However a command ends, nothing of it is left: by Ctrl-C in every phase, by SIGTERM, and without a word."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from commands import Command, Commands, Ended, is_free, wait_gone
+
+LONG = 3000
+"""Tokens that take far longer than a test does."""
+
+
+@contextmanager
+def nothing_left(command: Command) -> Iterator[None]:
+    """When the block ends, the command, what it started and where it listened are gone."""
+    family, ports = command.family(), command.listens_on()
+    yield
+    assert not wait_gone(family)
+    assert all(map(is_free, ports))
+
+
+def interrupted(command: Command) -> Ended:
+    """The end by one Ctrl-C: no traceback, no complaint of a worker."""
+    with nothing_left(command):
+        ended = command.send(signal.SIGINT)
+    assert ended.code == 130, ended.err
+    assert "Traceback" not in ended.err
+    assert not re.search("^tc: |Exception|Fatal", ended.err, re.MULTILINE), ended.err
+    return ended
+
+
+def words(command: Command, count: int = 20, timeout: float = 60) -> None:
+    """Wait until an answer is under way."""
+    until = time.monotonic() + timeout
+    while len(command.out) < count:
+        assert command.process.poll() is None, command.err
+        assert time.monotonic() < until, command.err
+        time.sleep(0.05)
+
+
+def running(tc: Commands, model: Path, *arguments: object) -> Command:
+    """``tc run`` in the middle of a long answer."""
+    command = tc.start("run", "--model", model, "--max-tokens", LONG, "--threads", 1, "Tell me.", *arguments)
+    words(command)
+    return command
+
+
+@pytest.mark.parametrize(
+    ("phase", "arguments"),
+    [("", []), ("architecture", []), ("^packing", ["--quant", "int4"])],
+    ids=["starting", "opening", "packing"],
+)
+def test_ctrl_c_before_an_answer(tc: Commands, wide: Path, phase: str, arguments: list[str]) -> None:
+    command = tc.start("run", "--model", wide, *arguments, "Tell me.")
+    time.sleep(1)
+    command.wait_for(phase)
+    interrupted(command)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "memory"])
+def test_ctrl_c_in_an_answer(tc: Commands, tiny: Path, transport: str) -> None:
+    interrupted(running(tc, tiny, "--transport", transport))
+
+
+def test_ctrl_c_of_a_cluster_ends_its_nodes_in_peace(tc: Commands, tiny: Path) -> None:
+    cluster, api, port = tc.cluster(tiny, "--max-nodes", 1)
+    node = tc.node(port, "a")
+    cluster.wait_for("a: blocks 0-3")
+    interrupted(cluster)
+    ended = node.end(10)
+    assert (ended.code, ended.err.count("tc:")) == (0, 0), ended.err
+
+
+def test_ctrl_c_of_a_node(tc: Commands, tiny: Path) -> None:
+    cluster, _, port = tc.cluster(tiny, "--max-nodes", 1)
+    node = tc.node(port, "a")
+    cluster.wait_for("a: blocks 0-3")
+    interrupted(node)
+    cluster.wait_for("the run failed: node a was lost")
+    interrupted(cluster)
+
+
+def test_ctrl_c_of_a_cluster_without_nodes(tc: Commands, tiny: Path) -> None:
+    interrupted(tc.cluster(tiny)[0])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_their_parent(tc: Commands, tiny: Path, number: signal.Signals) -> None:
+    command = running(tc, tiny)
+    with nothing_left(command):
+        ended = command.send(number, timeout=5)
+    assert ended.code == -number
+    assert "tc: " not in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_workers_that_have_not_joined_end_with_their_parent(tc: Commands, tiny: Path) -> None:
+    command = tc.start("run", "--model", tiny, "Tell me.")
+    until = time.monotonic() + 30
+    while len(command.family()) < 3 and time.monotonic() < until:
+        time.sleep(0.02)
+    assert len(command.family()) == 3
+    with nothing_left(command):
+        command.send(signal.SIGKILL)
+    assert "Traceback" not in command.err
+
+
+def test_a_worker_killed_between_tokens_faults_the_run(tc: Commands, tiny: Path) -> None:
+    command = running(tc, tiny)
+    with nothing_left(command):
+        command.family()[-1].kill()
+        ended = command.end(20)
+    assert ended.code == 1
+    assert re.search(r"^tc: node worker-\d was lost", ended.err, re.MULTILINE), ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_worker_killed_before_it_joins_is_noticed(tc: Commands, wide: Path) -> None:
+    command = tc.start("run", "--model", wide, "--quant", "int4", "Tell me.")
+    command.wait_for("architecture")
+    with nothing_left(command):
+        command.family()[-1].kill()
+        ended = command.end(20)
+    assert ended.code == 1
+    assert re.search(r"^tc: .*worker", ended.err, re.MULTILINE), ended.err
+
+
+@pytest.mark.parametrize("silence", [False, True], ids=["killed", "silent"])
+def test_a_node_gives_up_a_coordinator_that_is_gone(tc: Commands, tiny: Path, silence: bool) -> None:
+    cluster, _, port = tc.cluster(tiny, "--max-nodes", 1)
+    node = tc.node(port, "a")
+    cluster.wait_for("a: blocks 0-3")
+    cluster.process.send_signal(signal.SIGSTOP if silence else signal.SIGKILL)
+    ended = node.end(20)
+    assert ended.code == 1
+    assert f"tc: lost the coordinator at 127.0.0.1:{port}: " in ended.err
+    assert "Traceback" not in ended.err
+    cluster.send(signal.SIGKILL)
+
+
+def test_ctrl_c_in_a_chat(tc: Commands, tiny: Path) -> None:
+    master, terminal = os.openpty()
+    command = tc.start("run", "--model", tiny, "--max-tokens", 5, "--threads", 1, stdin=terminal)
+    command.wait_for("type a message")
+    os.write(master, b"Hello\n")
+    command.wait_for("> ", count=2)
+    assert command.out
+    interrupted(command)
+    os.close(master)
+    os.close(terminal)
