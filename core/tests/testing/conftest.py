@@ -21,13 +21,17 @@ class _Recorder:
 
 
 @pytest.fixture
-def failures(request: pytest.FixtureRequest) -> Callable[[type], set[str]]:
-    """``failures(suite)`` → the names of the tests of ``suite``, a class of the calling module, that fail."""
+def failures(request: pytest.FixtureRequest) -> Callable[..., set[str]]:
+    """``failures(suite)`` → the names of the tests of ``suite``, a class of the calling module, that fail.
 
-    def run(suite: type) -> set[str]:
+    ``failures(suite, name)`` runs only the test of that name.
+    """
+
+    def run(suite: type, name: str = "") -> set[str]:
         recorder = _Recorder()
         options = ["-q", "-p", "no:cacheprovider", "-o", f"python_classes={suite.__name__}", "-o", "timeout=0"]
-        pytest.main([f"{request.path}::{suite.__name__}", *options], plugins=[recorder])
+        where = "::".join(filter(None, [str(request.path), suite.__name__, name]))
+        pytest.main([where, *options], plugins=[recorder])
         assert recorder.passed | recorder.failed, f"no test of {suite.__name__} was run"
         return recorder.failed
 
