@@ -42,6 +42,5 @@ def _refusal(model: ModelProfile, nodes: Sequence[NodeProfile], allowed: int, ne
     largest = max(block.needed for block in model.blocks) + model.workspace
     return (
         f"{model.name} doesn't fit: it needs {needed:,} bytes on at most {allowed} nodes, and {largest:,} for its "
-        f"largest block alone; bytes there are: {there}. Add nodes, raise --max-nodes, or choose a smaller --quant or "
-        "--context"
+        f"largest block alone; bytes there are: {there}. Add nodes, raise --max-nodes, or choose a smaller --quant"
     )
