@@ -116,7 +116,7 @@ class Provision:
                     tasks.start_soon(self._stop_remote, remote, reason)
                 tasks.start_soon(run_sync, self._own.stop, self._house.settings.stop_timeout)
             for edge in (*self._producers.values(), *self._consumers.values()):
-                edge.abort()
+                edge.close()
         self.machine.to(RunState.DONE)
 
     def _units(self, stage: StagePlan) -> list[Unit]:

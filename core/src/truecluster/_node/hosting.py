@@ -106,7 +106,11 @@ class Hosting:
         self._handles.keep_only({unit.digest for unit in units})
         stage = build_stage(self._facts(units), self._registry, self._device, self._read, self._handles, self._check)
         outbound = self._open(self.assignment.outbound_edge, outbound_ticket, "producer")
-        inbound = self._open(self.assignment.inbound_edge, self._inbound_ticket, "consumer")
+        try:
+            inbound = self._open(self.assignment.inbound_edge, self._inbound_ticket, "consumer")
+        except BaseException:
+            outbound.close()
+            raise
         self._runner = StageRunner(stage, self.run, inbound, outbound, on_fault)
         self._check()
         self._runner.start()

@@ -66,13 +66,17 @@ class StageRunner:
         self._thread.start()
 
     def stop(self, timeout: float) -> bool:
-        """End the edges and wait for the thread; says whether it ended in time (seconds)."""
+        """Wait for the thread and close its edges; says whether it ended in time (seconds)."""
         self.machine.try_to(StageState.STOPPING)
         self._inbound.abort()
         self._outbound.abort()
         if self._thread.ident is not None:  # a run may end before its stages were started
             self._thread.join(timeout)
-        return not self._thread.is_alive() and self.machine.try_to(StageState.STOPPED)
+        if self._thread.is_alive():
+            return False
+        self._inbound.close()
+        self._outbound.close()
+        return self.machine.try_to(StageState.STOPPED)
 
     def _work(self) -> None:
         try:
