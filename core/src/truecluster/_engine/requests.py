@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
+
+from truecluster.api import RequestError
+
+MAX_TEMPERATURE = 1e6
+"""Beyond it every token is equally likely, to fp32."""
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 
 
+def _between(low: float, high: float) -> Any:
+    def check(instance: object, field: Any, value: float | None) -> None:
+        if value is not None and not low <= value <= high:
+            raise RequestError(f"{field.name!r} must be from {low} to {high}, not {value}", field.name)
+
+    return check
+
+
 @attrs.frozen(kw_only=True)
 class Sampling:
-    """``temperature`` 0 is greedy; ``top_p`` 1 keeps all; an unseeded request gets a random seed at admission."""
+    """``temperature`` 0 is greedy; ``top_p`` 1 keeps all; an unseeded request gets a random seed at admission.
 
-    temperature: float = 0.0
-    top_p: float = 1.0
-    seed: int | None = None
+    Raises `RequestError` naming a field that is out of range; a seed has 64 bits.
+    """
+
+    temperature: float = attrs.field(default=0.0, validator=_between(0, MAX_TEMPERATURE))
+    top_p: float = attrs.field(default=1.0, validator=_between(0, 1))
+    seed: int | None = attrs.field(default=None, validator=_between(-(1 << 63), (1 << 63) - 1))
 
 
 @attrs.frozen(kw_only=True)
