@@ -15,8 +15,8 @@ from tcplug_transport_tcp.sockets import bind, shown
 from tcplug_transport_tcp.tickets import decode
 from tcplug_transport_tcp.transport import TcpTransport
 
-from truecluster._wire.handshake import prover
 from truecluster.api import AddressError, EdgeBroken, EdgeClosed, EdgeTerms, EdgeTimeout, HandshakeError
+from truecluster.testing.transport import prover
 
 TERMS = EdgeTerms(edge="e", host="127.0.0.1", prove=prover(b"k"), timeout=10.0)
 
@@ -162,7 +162,7 @@ def test_a_port_in_use_is_named_with_the_remedy() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
 def test_nobody_can_dial_every_address(transport: TcpTransport, host: str) -> None:
-    with pytest.raises(AddressError, match="--advertise-host"):
+    with pytest.raises(AddressError, match="nobody can dial it"):
         transport.offer(EdgeTerms(edge="e", host=host, prove=prover(b"k")))
 
 

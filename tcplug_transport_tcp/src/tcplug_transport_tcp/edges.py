@@ -54,7 +54,7 @@ class TcpEdges(EdgeTransport):
     def offer(self, terms: EdgeTerms) -> bytes:
         host = self._advertise_host or terms.host
         if host in _UNSPECIFIED:
-            raise AddressError(f"edges can listen on {host!r}, but nobody can dial it: give the address that others reach")
+            raise AddressError(f"edges can listen on {host!r}, but nobody can dial it: listen on one address")
         with self._lock:
             self._check(terms)
             if terms.host not in self._doorways:
