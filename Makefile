@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 MANIFESTS := $(wildcard core/pyproject.toml tcplug_*/pyproject.toml plugins/*/pyproject.toml)
-BUILT := $(wildcard tcplug_*/setup.py plugins/*/setup.py plugins/*/src/*/*.c plugins/*/src/*/*.h)
+BUILT := $(wildcard tcplug_*/setup.py plugins/*/setup.py plugins/*/src/*/*/*.c plugins/*/src/*/*/*.h)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 export OMP_NUM_THREADS ?= 2
