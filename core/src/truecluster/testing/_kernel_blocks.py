@@ -103,7 +103,7 @@ class Stage:
     def prompt(self, x: torch.Tensor, cuts: Iterable[int], sequence: int = 1) -> torch.Tensor:
         """A whole prompt in pieces."""
         found, position = [], 0
-        for piece in x.split(list(cuts)):
+        for piece in torch.split(x, list(cuts)):
             found.append(self.step((sequence, position, piece)))
             position += len(piece)
         return torch.cat(found)
