@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "helpers"))
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # idle pools of several processes must not eat each other's cores
 
 from commands import Commands
 from goldens import real_model

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import socket
-import struct
 from pathlib import Path
 
 import pytest
 from commands import Commands, Ended
-from tiny_checkpoints import CONFIG, tensors, write_tiny
 
 
 def refused(ended: Ended, tc: Commands, *words: str) -> None:

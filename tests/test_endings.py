@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def test_ctrl_c_in_an_answer(tc: Commands, tiny: Path, transport: str) -> None:
 
 
 def test_ctrl_c_of_a_cluster_ends_its_nodes_in_peace(tc: Commands, tiny: Path) -> None:
-    cluster, api, port = tc.cluster(tiny, "--max-nodes", 1)
+    cluster, _, port = tc.cluster(tiny, "--max-nodes", 1)
     node = tc.node(port, "a")
     cluster.wait_for("a: blocks 0-3")
     interrupted(cluster)

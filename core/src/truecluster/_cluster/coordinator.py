@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
 import attrs
+import torch
 from anyio.abc import ByteStream, Listener, TaskGroup
 from anyio.from_thread import BlockingPortal
 from anyio.to_thread import run_sync
@@ -254,11 +256,12 @@ class Coordinator:
     def _pack_all(self, slots: list[Slot]) -> None:
         catalog, done = self._model.catalog, 0
         total = sum(catalog.nbytes(slot) for slot in slots)
-        for slot in slots:
-            if self._closing.is_set():
-                return
-            done += catalog.unit(slot).nbytes
-            self._report.progress("packing", done, total)
+        with _one_thread():
+            for slot in slots:
+                if self._closing.is_set():
+                    return
+                done += catalog.unit(slot).nbytes
+                self._report.progress("packing", done, total)
 
     def _announce(self, plan: RunPlan, provision: Provision) -> None:
         for moved in provision.moved:
@@ -277,6 +280,17 @@ class Coordinator:
             "stored_bytes": sum(m.stored for m in provision.moved),
             "sent_bytes": sum(m.sent for m in provision.moved),
         }
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Packing is many small operations, between which threads on busy cores wait for each other, up to 100 times."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def megabytes(count: int) -> str:
