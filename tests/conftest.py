@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # idle pools of several processes must not eat each other's cores
 
-from commands import Commands
+from commands import Commands, Served
 from goldens import real_model
 from tiny_checkpoints import write_tiny
 
@@ -24,11 +24,15 @@ def tc(tmp_path: Path) -> Iterator[Commands]:
         yield commands
 
 
-@pytest.fixture(scope="module")
-def shared_tc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    """As `tc`, for the commands that a module's tests share."""
-    with Commands(tmp_path_factory.mktemp("shared")) as commands:
-        yield commands
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Iterator[Served]:
+    """A cluster of two nodes that answers; whatever a test does to it, it must go on answering."""
+    with Commands(tmp_path_factory.mktemp("served")) as commands:
+        cluster, api, port = commands.cluster(tiny, "--max-nodes", 2)
+        for name in "ab":
+            commands.node(port, name)
+        cluster.wait_for("^b: blocks")
+        yield Served(cluster, api, port)
 
 
 @pytest.fixture(scope="session")

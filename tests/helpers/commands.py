@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import httpx
 import psutil
 
 SETTINGS = ("TRUECLUSTER_KEY", "TRUECLUSTER_DEBUG")
@@ -162,6 +163,24 @@ class Commands:
         for process in left:
             process.kill()
         assert not left, f"processes were left behind: {left}"
+
+
+@attrs.frozen
+class Served:
+    """A cluster that answers, the port of its API, and the one for nodes."""
+
+    cluster: Command
+    api: int
+    port: int
+
+    def post(self, route: str, timeout: float = 60, **body: Any) -> httpx.Response:
+        """Ask the API."""
+        return httpx.post(f"http://127.0.0.1:{self.api}/v1/{route}", json=body, timeout=timeout)
+
+    def complete(self, prompt: object = "Hello", max_tokens: int = 8, **body: Any) -> httpx.Response:
+        """Ask for a greedy completion."""
+        body = {"model": "tiny", "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, **body}
+        return self.post("completions", **body)
 
 
 def wait_gone(processes: list[psutil.Process], timeout: float = 10) -> list[psutil.Process]:
