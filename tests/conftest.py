@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # idle pools of several processes must not eat each other's cores
 
-from commands import Commands, Served
+from commands import Commands, Ended, Served
 from goldens import real_model
 from tiny_checkpoints import write_tiny
 
@@ -22,6 +22,29 @@ def tc(tmp_path: Path) -> Iterator[Commands]:
     """Starts ``tc`` commands; at the end nothing of them may be left."""
     with Commands(tmp_path) as commands:
         yield commands
+
+
+@pytest.fixture
+def tc_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., Ended]:
+    """Runs ``tc`` in this process, which saves seconds where nothing may be started anyway."""
+
+    def run(*arguments: object) -> Ended:
+        from truecluster._cli import main
+        from truecluster._cluster import local
+
+        def started(*arguments: object) -> None:
+            raise AssertionError("a worker was started")
+
+        monkeypatch.setattr(local, "Workers", started)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        monkeypatch.setattr(sys, "argv", ["tc", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Ended(ended.value.code, *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture(scope="session")

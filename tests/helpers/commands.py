@@ -20,7 +20,7 @@ SETTINGS = ("TRUECLUSTER_KEY", "TRUECLUSTER_DEBUG")
 KEY = "a key for tests"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Ended:
     """How a command ended: exit status, standard output, standard error."""
 
@@ -96,10 +96,11 @@ class Commands:
         self,
         *arguments: object,
         env: dict[str, str] | None = None,
+        key: str | None = KEY,
         work_dir: str = "work",
         stdin: int = subprocess.DEVNULL,
     ) -> Command:
-        """Start ``tc …``. Packed weights lie in ``work_dir`` of the folder."""
+        """Start ``tc …``. Packed weights lie in ``work_dir`` of the folder, the key is in the environment."""
         number = len(self._started)
         out, err = self.folder / f"{number}.out", self.folder / f"{number}.err"
         place = ["--work-dir", self.folder / work_dir] if arguments[0] in ("run", "cluster", "node") else []
@@ -110,7 +111,7 @@ class Commands:
                 stdin=stdin,
                 stdout=to_out,
                 stderr=to_err,
-                env={**self._environment(), **(env or {})},
+                env={**self._environment(), **({"TRUECLUSTER_KEY": key} if key else {}), **(env or {})},
             )
         self._started.append(Command(process, out, err))
         return self._started[-1]
@@ -139,7 +140,6 @@ class Commands:
         kept = {name: value for name, value in os.environ.items() if name not in SETTINGS}
         own = {
             "XDG_CACHE_HOME": str(self.folder / "cache"),
-            "TRUECLUSTER_KEY": KEY,
             "HF_HUB_OFFLINE": "1",
             "OMP_NUM_THREADS": "1",
             "PYTHONFAULTHANDLER": "1",

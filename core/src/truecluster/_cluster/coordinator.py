@@ -41,6 +41,9 @@ from .profile import measure
 from .provision import House, Provision, RunSettings
 from .report import Report
 
+RETRY_SECONDS = 5.0
+"""After a run that could not start, unless nodes come or go."""
+
 
 @attrs.frozen(kw_only=True)
 class ClusterOptions:
@@ -163,19 +166,20 @@ class Coordinator:
         return checked_plan(self._planner, self._options.planner, self._profile, profiles, self._options.limits)
 
     async def _create(self) -> Run | None:
-        with one_error():
-            while not self._closing.is_set():
-                found = await self._enough()
-                if found is None:
-                    break
-                try:
-                    run = await self._unless_closing(self._provision, *found)
-                    if run is not None:
-                        return run
-                except TrueClusterError as error:
-                    if not self._options.restarts:
-                        raise
-                    self._report.say(f"the run could not start: {error}")
+        while not self._closing.is_set():
+            found = await self._enough()
+            if found is None:
+                break
+            try:
+                run = await self._unless_closing(self._provision, *found)
+                if run is not None:
+                    return run
+            except TrueClusterError as error:
+                if not self._options.restarts:
+                    raise
+                self._report.say(f"the run could not start: {error}")
+                with anyio.move_on_after(RETRY_SECONDS):
+                    await _any(self.nodes.changed, self._closing)
         if self._failure is not None:
             raise self._failure
         return None
@@ -183,10 +187,11 @@ class Coordinator:
     async def _unless_closing(self, make: Callable[..., Awaitable[Run]], *arguments: object) -> Run | None:
         """What ``make`` gives, or ``None`` if it is time to stop before it is done."""
         run: Run | None = None
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_first, self._closing, tasks)
-            run = await make(*arguments)
-            tasks.cancel_scope.cancel()
+        with one_error():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_first, self._closing, tasks)
+                run = await make(*arguments)
+                tasks.cancel_scope.cancel()
         return run
 
     async def _provision(self, sessions: list[NodeSession], placements: list[Placement]) -> Run:
@@ -225,9 +230,7 @@ class Coordinator:
             found = self._try_plan(ready)
             if found is not None:
                 return found
-            async with anyio.create_task_group() as tasks:
-                for event in (changed, self._closing):
-                    tasks.start_soon(_first, event, tasks)
+            await _any(changed, self._closing)
         return None
 
     def _try_plan(self, ready: list[NodeSession]) -> tuple[list[NodeSession], list[Placement]] | None:
@@ -296,6 +299,12 @@ def _one_thread() -> Iterator[None]:
 def megabytes(count: int) -> str:
     """Bytes for a reader: MB with one decimal."""
     return f"{count / 1e6:.1f} MB"
+
+
+async def _any(*events: anyio.Event) -> None:
+    async with anyio.create_task_group() as tasks:
+        for event in events:
+            tasks.start_soon(_first, event, tasks)
 
 
 async def _first(event: anyio.Event, tasks: TaskGroup) -> None:
