@@ -148,7 +148,9 @@ def _force(run: Run, number: int, prompt: Sequence[int], answer: Sequence[int]) 
 
 
 @contextmanager
-def cluster(reference: Path, work_dir: Path, layout: Layout, quant: str = "fp16") -> Iterator[Cluster]:
+def cluster(
+    reference: Path, work_dir: Path, layout: Layout, quant: str = "fp16", restarts: bool = False
+) -> Iterator[Cluster]:
     """Everything at work; threads and processes are gone when the block ends."""
     registry = Registry.installed()
     launch = local.Launch(
@@ -168,13 +170,15 @@ def cluster(reference: Path, work_dir: Path, layout: Layout, quant: str = "fp16"
     with (
         children as workers,
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(_serve(registry, launch, workers)) as made,
+        portal.wrap_async_context_manager(_serve(registry, launch, workers, restarts)) as made,
     ):
         yield made
 
 
 @asynccontextmanager
-async def _serve(registry: Registry, launch: local.Launch, workers: Workers | None) -> AsyncIterator[Cluster]:
+async def _serve(
+    registry: Registry, launch: local.Launch, workers: Workers | None, restarts: bool
+) -> AsyncIterator[Cluster]:
     transports = Transports(registry)
     streams = transports.streams(launch.transport)
     listener = await streams.listen("127.0.0.1", 0)
@@ -188,7 +192,7 @@ async def _serve(registry: Registry, launch: local.Launch, workers: Workers | No
         exact_nodes=launch.nodes,
         device="cpu",
         threads=1,
-        restarts=False,
+        restarts=restarts,
     )
     coordinator = await run_sync(Coordinator, registry, model, said, transports, Quiet())
     async with (
@@ -206,7 +210,7 @@ async def _serve(registry: Registry, launch: local.Launch, workers: Workers | No
                 host=host,
                 port=port,
                 key=b"key",
-                node_id=f"node-{index + 1}",
+                node_id=f"worker-{index + 1}",
                 work_dir=launch.work_dir,
                 device="cpu",
                 threads=1,

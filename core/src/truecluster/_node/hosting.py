@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import torch
+
 from truecluster._pipeline.build import HandleCache, StageFacts, build_stage, choose_dtypes
 from truecluster._pipeline.runner import Progress, StageRunner
 from truecluster._pipeline.sampler import SampleParams
@@ -52,20 +54,30 @@ class Hosting:
         self._inbound_ticket = b""
         self._writing: tuple[str, ObjectWriter, int] | None = None
         self._missing: set[str] = set()
+        self._checked: dict[str, torch.Tensor] = {}
         self._received = 0
         self._stopped = False
         self._idle = threading.Event()
         self._idle.set()
 
     def need(self) -> wire.Need:
-        """What the store lacks, and the ticket for the edge that comes in here."""
+        """What the store lacks or has damaged, and the ticket for the edge that comes in here."""
         hashes = dict.fromkeys(unit.hash for unit in self.assignment.units)
-        missing = tuple(digest for digest in hashes if not self._store.has(digest))
+        missing = tuple(digest for digest in hashes if not self._has(digest))
         self._missing = set(missing)
         self._inbound_ticket = self._transports.edges(self.assignment.edge_transport).offer(
             self._terms(self.assignment.inbound_edge)
         )
         return wire.Need(run=self.run, hashes=missing, inbound_ticket=self._inbound_ticket)
+
+    def _has(self, digest: str) -> bool:
+        """Bytes that are checked here are kept for `load`, so that they are read once."""
+        if digest in self._handles:
+            return True
+        data = self._store.read(digest)
+        if data is not None:
+            self._checked[digest] = data
+        return data is not None
 
     def write(self, chunk: wire.WeightChunk, data: memoryview) -> None:
         """The next piece of a missing unit; units come one after another, whole."""
@@ -105,6 +117,7 @@ class Hosting:
         ]
         self._handles.keep_only({unit.digest for unit in units})
         stage = build_stage(self._facts(units), self._registry, self._device, self._read, self._handles, self._check)
+        self._checked.clear()
         outbound = self._open(self.assignment.outbound_edge, outbound_ticket, "producer")
         try:
             inbound = self._open(self.assignment.inbound_edge, self._inbound_ticket, "consumer")
@@ -175,7 +188,8 @@ class Hosting:
         )
 
     def _read(self, unit: Unit) -> Packed:
-        data = self._store.read(unit.digest)
+        data = self._checked.get(unit.digest)
+        data = self._store.read(unit.digest) if data is None else data
         if data is None:
-            raise NodeError(f"{unit.slot.key} is damaged in this node's store; start again and it is fetched anew")
+            raise NodeError(f"{unit.slot.key} was damaged in this node's store; start again and it is fetched anew")
         return Packed(unit.format, unit.slot.shape, data)

@@ -46,6 +46,9 @@ class HandleCache:
             self._handles[key] = make()
         return self._handles[key]
 
+    def __contains__(self, digest: object) -> bool:
+        return any(key[3] == digest for key in self._handles)
+
     def keep_only(self, digests: set[str]) -> None:
         """Let go of handles of other units."""
         self._handles = {key: handle for key, handle in self._handles.items() if key[3] in digests}
