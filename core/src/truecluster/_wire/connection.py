@@ -29,7 +29,7 @@ Sections = Callable[[Message, "tuple[int, ...]"], "Sequence[memoryview]"]
 """Message and the byte counts of its sections → writable memory of exactly these sizes. It raises to refuse them."""
 
 _LENGTH = struct.Struct(">Q")
-_READ_AT_ONCE = 1 << 18
+_READ_AT_ONCE = 1 << 20
 _WRITE_AT_ONCE = 1 << 20
 
 
