@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,13 @@ TARGETS = re.findall(r"^make (\w+)$", README, re.MULTILINE)
 SERVICES = ("cluster", "node", "curl")
 
 pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """The commands share what they fetch and pack, as on a reader's machine."""
+    with Commands(tmp_path_factory.mktemp("tour")) as commands:
+        yield commands
 
 
 def _words(line: str) -> list[str]:
@@ -44,23 +52,23 @@ def test_make_has_the_targets_and_demo_runs_the_command_that_is_shown() -> None:
 
 
 @pytest.mark.parametrize("line", _ending())
-def test_a_command_that_ends(line: str, shared_tc: Commands) -> None:
+def test_a_command_that_ends(line: str, tour: Commands) -> None:
     words = [str(real_model(word[2:])) if word.startswith("./") else word for word in _words(line)]
-    ended = shared_tc.run(*words, timeout=280)
+    ended = tour.run(*words, timeout=280)
     assert ended.code == 0, ended.err
     assert len(ended.out.strip()) > 20
     if "--json" in words:
         assert json.loads(ended.out)["usage"]["completion_tokens"] == 16
 
 
-def test_the_cluster_of_the_tour(shared_tc: Commands) -> None:
+def test_the_cluster_of_the_tour(tour: Commands) -> None:
     cluster = next(line for line in CONSOLE if "tc cluster" in line and "--node-host" not in line)
     node = next(line for line in CONSOLE if "tc node" in line)
-    running = shared_tc.start(*_words(cluster), "--node-port", 0, "--api-port", 0)
+    running = tour.start(*_words(cluster), "--node-port", 0, "--api-port", 0)
     nodes = running.wait_for(r"tc node --cluster-host 127\.0\.0\.1 --cluster-port (\d+)", 280)[1]
     api = running.wait_for(r"API on http://127\.0\.0\.1:(\d+)/v1")[1]
     for name in ("one", "two"):
-        shared_tc.start(*[nodes if word == "7001" else word for word in _words(node)], "--node-id", name)
+        tour.start(*[nodes if word == "7001" else word for word in _words(node)], "--node-id", name)
     running.wait_for(r"weights .* from its store", 280, count=2)
     if shutil.which("curl") is None:
         pytest.skip("curl isn't installed")
@@ -77,9 +85,9 @@ def _curl(line: str) -> dict[str, object]:
     return found
 
 
-def test_a_cluster_for_other_machines_listens_on_the_network(shared_tc: Commands) -> None:
+def test_a_cluster_for_other_machines_listens_on_the_network(tour: Commands) -> None:
     line = next(line for line in CONSOLE if "--node-host 0.0.0.0" in line)
     env = {"TRUECLUSTER_KEY": KEY}
-    running = shared_tc.start(*_words(line), "--node-port", 0, "--api-port", 0, env=env)
+    running = tour.start(*_words(line), "--node-port", 0, "--api-port", 0, env=env)
     running.wait_for(r"tc node --cluster-host", 280)
     assert len(running.listens_on()) == 2
