@@ -34,14 +34,14 @@ ROWS: dict[str, Row] = {
 EXTRA: dict[str, Row] = {"policies": policies.policies}
 """Only measured when named."""
 RESULTS = Path(__file__).parent / "results"
-WIDTHS = (38, 16, 12, 8)
+WIDTHS = (54, 16, 12, 8)
 
 
 def main() -> None:
     given = _arguments()
     if given.list:
         for name, row in (ROWS | EXTRA).items():
-            print(f"{name:12}{_method(row)}")
+            print(f"{name:16}{_method(row)}")
         return
     settings = Settings(runs=given.runs, threads=given.threads, work=RESULTS / "weights")
     found = measure(given.rows or list(ROWS), settings)
