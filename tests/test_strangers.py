@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgpack
 import pytest
@@ -81,7 +81,8 @@ def said(sock: socket.socket) -> bytes:
 def test_who_has_not_proven_the_key(served: Served, first: bytes) -> None:
     with dialled(served) as sock:
         sock.sendall(first)
-        sock.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # it may have hung up already
+            sock.shutdown(socket.SHUT_WR)
         assert len(said(sock)) <= 43  # at most a greeting
 
 

@@ -217,6 +217,8 @@ async def _serve(
                 transport=launch.transport,
             )
             nodes.start_soon(Node(registry, node, transports).serve)
+        while workers is None and len(coordinator.nodes.ready()) < launch.nodes:
+            await anyio.sleep(0.01)
         try:
             yield Cluster(model, coordinator)
         finally:

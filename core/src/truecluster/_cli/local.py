@@ -15,7 +15,7 @@ import attrs
 
 from truecluster._cluster.local import Join, Workers
 from truecluster._registry import Registry
-from truecluster.api import NodeError, TransportSpec
+from truecluster.api import NodeError, TransportSpec, TrueClusterError
 
 from .options import HeadPlace, new_key, say, split_planner
 from .terminal import Terminal
@@ -161,7 +161,7 @@ async def _main(
             ):
                 if workers is None:
                     for index in range(launch.nodes):
-                        nodes.start_soon(_serve_here, registry, transports, launch, hosted.address, key, index)
+                        nodes.start_soon(_serve_here, registry, transports, launch, hosted, key, index)
                 else:
                     workers.join(Join(host=hosted.address[0], port=hosted.address[1], key=key))
                     tasks.start_soon(_watch, workers, hosted)
@@ -206,14 +206,14 @@ def _host_options(launch: Launch, key: str, check: Check) -> HostOptions:
 
 
 async def _serve_here(
-    registry: Registry, transports: Any, launch: Launch, address: tuple[str, int], key: str, index: int
+    registry: Registry, transports: Any, launch: Launch, hosted: Hosted, key: str, index: int
 ) -> None:
     """A node as a task of this process, for transports that reach only it."""
     from truecluster._node.worker import Node, NodeOptions
 
     options = NodeOptions(
-        host=address[0],
-        port=address[1],
+        host=hosted.address[0],
+        port=hosted.address[1],
         key=key.encode(),
         node_id=_node_id(index),
         work_dir=launch.work_dir,
@@ -221,7 +221,11 @@ async def _serve_here(
         threads=launch.threads,
         transport=launch.transport,
     )
-    await Node(registry, options, transports).serve()
+    try:
+        await Node(registry, options, transports).serve()
+    except TrueClusterError:
+        if not hosted.leaving:  # or it is only that nobody listens any more
+            raise
 
 
 async def _watch(workers: Workers, hosted: Hosted) -> None:

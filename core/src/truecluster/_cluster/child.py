@@ -12,7 +12,7 @@ from anyio.to_thread import run_sync
 from truecluster._node.errors import one_error
 from truecluster.api import TrueClusterError
 
-GRACE_SECONDS = 1.0
+GRACE_SECONDS = 5.0
 """A connection may end before the pipe does; then the parent, not the child, says what happened."""
 
 
@@ -33,5 +33,6 @@ async def while_parent_lives(work: Callable[[], Awaitable[None]]) -> None:
             except TrueClusterError:
                 with anyio.move_on_after(GRACE_SECONDS):
                     await left.wait()
-                raise
+                if not left.is_set():
+                    raise
             tasks.cancel_scope.cancel()

@@ -31,6 +31,7 @@ from truecluster.api import (
     Planner,
     PluginError,
     Slot,
+    TransportError,
     TrueClusterError,
 )
 
@@ -208,8 +209,10 @@ class Coordinator:
         try:
             with one_error():
                 run = await provision.start()
-        except BaseException:
+        except BaseException as error:
             await provision.stop(StopReason.FAULTED)
+            if isinstance(error, TransportError) and provision.fault is not None:
+                raise provision.fault from error
             raise
         self._provisions[plan.run] = provision
         self._announce(plan, provision)

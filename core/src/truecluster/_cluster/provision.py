@@ -23,7 +23,7 @@ from truecluster._weights.catalog import Unit
 from truecluster._wire import messages as wire
 from truecluster._wire.connection import Connection
 from truecluster._wire.handshake import Purpose, prover
-from truecluster.api import COORDINATOR, DeviceContext, Edge, EdgeTerms, TransportError
+from truecluster.api import COORDINATOR, DeviceContext, Edge, EdgeTerms, TransportError, TrueClusterError
 
 from .model import ClusterModel
 from .nodes import NodeSession
@@ -105,6 +105,11 @@ class Provision:
         for remote in self._remote.values():
             remote.watch(run.fault)
         return run
+
+    @property
+    def fault(self) -> TrueClusterError | None:
+        """What a node said or did; an edge that can't be opened is often only what follows from it."""
+        return next((remote.fault for remote in self._remote.values() if remote.fault is not None), None)
 
     async def stop(self, reason: wire.StopReason) -> None:
         """Tell every node, end the own stages, and wait until all is quiet or the time is up."""
@@ -277,7 +282,8 @@ class Provision:
         except TransportError as error:
             remote.session.lose(str(error))
         except Exception as error:
-            self._house.report.say(str(error))
+            if remote.fault is None:
+                self._house.report.say(str(error))
 
 
 def _wire_unit(unit: Unit) -> wire.Unit:

@@ -9,7 +9,7 @@ import anyio
 
 from truecluster._plan import StagePlan
 from truecluster._wire import messages as wire
-from truecluster.api import EdgeBroken, NodeError, TrueClusterError
+from truecluster.api import EdgeBroken, NodeError, TransportError, TrueClusterError
 
 from .nodes import NodeSession
 
@@ -25,25 +25,25 @@ class RemoteStage:
         self._run = run
         self._words: dict[type, wire.Message] = {}
         self._changed = anyio.Event()
-        self._fault: TrueClusterError | None = session.lost
+        self.fault: TrueClusterError | None = session.lost
         self._on_fault: Callable[[TrueClusterError], object] = lambda error: None
         session.on_message, session.on_lost = self._hear, self._failed
 
     def watch(self, on_fault: Callable[[TrueClusterError], object]) -> None:
         """Report faults from now on, and at once the one that there was."""
         self._on_fault = on_fault
-        if self._fault is not None:
-            on_fault(self._fault)
+        if self.fault is not None:
+            on_fault(self.fault)
 
     async def expect(self, kind: type[Word], timeout: float) -> Word:
         """The stage's word of that kind. Raises its fault, or `NodeError` when it says nothing (seconds)."""
         with anyio.move_on_after(timeout):
-            while self._fault is None or (kind is wire.StageStopped and self.session.lost is None):
+            while self.fault is None or (kind is wire.StageStopped and self.session.lost is None):
                 word = self._words.get(kind)
                 if isinstance(word, kind):
                     return word
                 await self._changed.wait()
-            raise self._fault
+            raise self.fault
         raise NodeError(f"node {self.session.id} didn't answer with {kind.__name__} within {timeout:g} s")
 
     def _hear(self, message: wire.Message) -> None:
@@ -59,7 +59,8 @@ class RemoteStage:
         return EdgeBroken(text) if fault.reason is wire.FaultReason.EDGE_LOST else NodeError(text)
 
     def _failed(self, error: TrueClusterError) -> None:
-        self._fault = self._fault or error
+        if self.fault is None or isinstance(self.fault, TransportError):
+            self.fault = error
         self._on_fault(error)
         self._wake()
 
