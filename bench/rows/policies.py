@@ -19,7 +19,6 @@ POLICIES: dict[str, tuple[int | None, dict[str, str]]] = {
     "default": (None, DEFAULT),
     "300,000 spins": (None, {SPIN: "300000"}),
     "10,000 spins": (None, {SPIN: "10000"}),
-    "1,000 spins": (None, {SPIN: "1000"}),
     "no spins": (None, {SPIN: "0"}),
     "one thread": (1, DEFAULT),
 }

@@ -33,6 +33,7 @@ def cluster(
 ) -> None:
     """Wait for nodes, split the model over them, and serve an OpenAI-compatible API."""
     o.set_log_level(log_level)
+    o.let_idle_threads_sleep()
     given = o.read_key(key, key_file)
     if node_host not in o.LOOPBACK and given is None:
         raise RequestError(

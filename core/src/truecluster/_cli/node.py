@@ -30,6 +30,7 @@ def node(
 ) -> None:
     """Join a cluster and host the layers it assigns. Needs no model files."""
     o.set_log_level(log_level)
+    o.let_idle_threads_sleep()
     given = None if join_from_stdin else o.read_key(key, key_file)
     if given is None and not join_from_stdin:
         raise RequestError("a node needs the cluster's key: give it with --key-file or TRUECLUSTER_KEY")

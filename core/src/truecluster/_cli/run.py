@@ -48,6 +48,7 @@ def run(
 ) -> None:
     """Run a model split over worker processes of this machine, and answer a prompt, chat, or serve the API."""
     o.set_log_level(log_level)
+    o.let_idle_threads_sleep()
     if serve and (prompt is not None or as_json):
         raise RequestError("--serve keeps the API up and answers no prompt: leave out the prompt and --json")
     if raw and system is not None:
