@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,5 +89,22 @@ def test_weights_that_were_damaged_are_packed_or_fetched_again(tiny: Path, tmp_p
 
 
 def test_a_coordinator_that_is_told_to_stop_makes_no_run(made: Cluster) -> None:
-    made.coordinator.stop_creating()
+    made.portal.call(made.coordinator.stop_creating)
     assert made.coordinator.create() is None
+
+
+def test_a_coordinator_that_is_told_to_stop_while_stages_load(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    loading, outcome = threading.Event(), queue.SimpleQueue[object]()
+
+    def load(self: Hosting, *arguments: object) -> None:
+        loading.set()
+        while True:
+            self._check()
+            time.sleep(0.01)
+
+    monkeypatch.setattr(Hosting, "_load", load)
+    threading.Thread(target=lambda: outcome.put(made.coordinator.create())).start()
+    assert loading.wait(20)
+    made.portal.call(made.coordinator.stop_creating)
+    assert outcome.get(timeout=20) is None
+    assert not stages_at_work()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -87,8 +88,12 @@ def test_ctrl_c_of_a_node(tc: Commands, tiny: Path) -> None:
     interrupted(cluster)
 
 
-def test_ctrl_c_of_a_cluster_without_nodes(tc: Commands, tiny: Path) -> None:
-    interrupted(tc.cluster(tiny)[0])
+def test_ctrl_c_of_a_cluster_that_waits_for_nodes(tc: Commands, tiny: Path) -> None:
+    """It listens on every address, so the line to paste names the machine."""
+    ports = ["--api-port", 0, "--node-port", 0]
+    cluster = tc.start("cluster", "--model", tiny, "--node-host", "0.0.0.0", *ports)
+    cluster.wait_for(f"^  tc node --cluster-host {re.escape(socket.gethostname())} --cluster-port [0-9]+$")
+    interrupted(cluster)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

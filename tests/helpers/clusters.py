@@ -45,10 +45,11 @@ class Layout:
 
 @attrs.define(eq=False)
 class Cluster:
-    """A coordinator at work, without an engine."""
+    """A coordinator at work, without an engine; ``portal`` leads to its event loop."""
 
     model: ClusterModel
     coordinator: Coordinator
+    portal: BlockingPortal
 
     @contextmanager
     def run(self) -> Iterator[Run]:
@@ -220,7 +221,7 @@ async def _serve(
         while workers is None and len(coordinator.nodes.ready()) < launch.nodes:
             await anyio.sleep(0.01)
         try:
-            yield Cluster(model, coordinator)
+            yield Cluster(model, coordinator, portal)
         finally:
             await coordinator.close()
     transports.close()

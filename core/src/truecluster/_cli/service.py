@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import anyio
 
 from truecluster._node.errors import one_error
@@ -31,7 +33,12 @@ def _introduce(hosted: Hosted, options: HostOptions, api: tuple[str, int], show_
     host, port = hosted.address
     key = f"TRUECLUSTER_KEY={options.cluster.key.decode()} " if show_key else ""
     options.report.say(f"API on http://{_bracketed(api[0])}:{api[1]}/v1; on each node, run:")
-    options.report.say(f"  {key}tc node --cluster-host {host} --cluster-port {port}")
+    options.report.say(f"  {key}tc node --cluster-host {_reachable(host)} --cluster-port {port}")
+
+
+def _reachable(host: str) -> str:
+    """What a node can dial: this machine's name where every address is listened on."""
+    return socket.gethostname() if host in ("0.0.0.0", "::") else host
 
 
 def _bracketed(host: str) -> str:
