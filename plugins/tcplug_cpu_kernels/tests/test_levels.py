@@ -7,7 +7,8 @@ import math
 
 import pytest
 import torch
-from tcplug_cpu_kernels.handles import layout_of, prepare
+from tcplug_cpu_kernels.handles import prepare
+from tcplug_cpu_kernels.layouts import layout_of
 from tcplug_cpu_kernels.native import BEST, Scratch, library, path
 
 from truecluster.api import Role, Slot
@@ -74,7 +75,7 @@ def test_halves_are_read_exactly_in_plain_c(use, format_of):
 def test_layouts_are_known_by_format_id_alone(format_of):
     assert [layout_of(format_of(id)) is not None for id in IDS] == [True] * len(IDS)
     stranger = format_of("fp32")
-    for id in ("int4", "int4.g32", "int4.g48.sym", "int4.g32.asym.v2", "gguf.q4_0", "int3"):
+    for id in ("int4", "int4.g32", "int4.g48.sym", "int4.g32.asym.v2", "gguf.q6_k", "gguf", "int3"):
         stranger.id = id
         assert layout_of(stranger) is None
 
@@ -84,13 +85,13 @@ def test_a_handle_keeps_the_bytes_as_they_came(format_of, id):
     format = format_of(id)
     packed = format.pack(torch.randn(5, 96))
     handle = prepare(Slot("w", Role.LINEAR, (5, 96)), packed, format)
-    assert handle.packed.data.data_ptr() == packed.data.data_ptr()
+    assert handle.data.data_ptr() == packed.data.data_ptr()
     assert packed.data.numel() == sum(s + -s % 64 for s in sizes(handle)[:-1]) + sizes(handle)[-1]
 
 
 def sizes(handle):
-    return handle.layout.sections(*handle.packed.shape)
+    return handle.layout.sizes(*handle.shape)
 
 
 def test_codes_of_a_row_fill_whole_blocks_of_sixteen_bytes(format_of):
-    assert layout_of(format_of("int4.g64.asym")).sections(3, 70) == [3 * math.ceil(70 / 32) * 16, 3 * 2 * 2, 3 * 2 * 2]
+    assert layout_of(format_of("int4.g64.asym")).sizes(3, 70) == [3 * math.ceil(70 / 32) * 16, 3 * 2 * 2, 3 * 2 * 2]

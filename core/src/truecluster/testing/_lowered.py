@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 
-from truecluster.api import Description, DeviceContext, DType, Dtypes, Kernel, Packed, Slot, Target, WeightFormat
+from truecluster.api import (
+    Description,
+    DeviceContext,
+    DType,
+    Dtypes,
+    Kernel,
+    Packed,
+    PluginError,
+    Slot,
+    Target,
+    WeightFormat,
+)
 from truecluster.nn import Lowering, RankedKernel
 
 from ._host import Plain
@@ -19,6 +31,22 @@ def target_of(description: Description, format: WeightFormat, device: DeviceCont
     """Matrices in ``format``, vectors and all computation in fp32."""
     formats = {slot.key: format if len(slot.shape) > 1 else Plain() for slot in description.slots()}
     return Target(formats=formats, device=device, dtypes=Dtypes(compute=DType.FP32, residual=DType.FP32))
+
+
+def holding(formats: Sequence[WeightFormat], description: Description) -> list[WeightFormat]:
+    """Those of ``formats`` that can hold every matrix of ``description``; skips the test where none can."""
+    shapes = {slot.shape for slot in description.slots() if len(slot.shape) > 1}
+    found = [format for format in formats if all(_holds(format, shape) for shape in shapes)]
+    if not found:
+        pytest.skip(f"{', '.join(format.id for format in formats)} can't hold {sorted(shapes)}")
+    return found
+
+
+def _holds(format: WeightFormat, shape: tuple[int, ...]) -> bool:
+    try:
+        return format.wire_bytes(shape) > 0
+    except PluginError:
+        return False
 
 
 def weight_of(slot: Slot) -> torch.Tensor:

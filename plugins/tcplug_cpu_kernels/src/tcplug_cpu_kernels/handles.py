@@ -1,74 +1,44 @@
-"""Handles: packed matrices as they lie, with the struct that the library reads them through, and vectors in fp32."""
+"""Handles: matrices with the struct that the library reads them through, and vectors in fp32."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Sequence
 
 import attrs
 import torch
 
 from truecluster.api import CheckpointError, Packed, Slot, WeightFormat
 
+from .layouts import SUB_BLOCK, Layout, layout_of
 from .native import Matrix
-
-SUB_BLOCK = 32
-"""Weights that share 16 bytes of int4 codes."""
-ALIGNMENT = 64
-FORMATS = {"fp32": 0, "fp16": 1, "bf16": 2, "int8": 3}
-INT4 = {"asym": 4, "sym": 5}
-GROUPS = {"g32": 32, "g64": 64, "g128": 128}
-
-
-@attrs.frozen
-class Layout:
-    """How rows of a format lie: the library's number for it, and weights per quant group (0: none)."""
-
-    number: int
-    group: int = 0
-
-    def sections(self, out: int, width: int) -> list[int]:
-        """Bytes of each section."""
-        if not self.group:
-            return (
-                [out * width, 4 * out] if self.number == FORMATS["int8"] else [out * width * (2 if self.number else 4)]
-            )
-        per_group = 2 * out * self.groups(width)
-        codes = out * math.ceil(width / SUB_BLOCK) * SUB_BLOCK // 2
-        return [codes, per_group] if self.number == INT4["sym"] else [codes, per_group, per_group]
-
-    def groups(self, width: int) -> int:
-        """Quant groups of a row."""
-        return math.ceil(width / self.group) if self.group else 0
-
-
-def layout_of(format: WeightFormat) -> Layout | None:
-    """``None`` for a format that the library doesn't know."""
-    if format.id in FORMATS:
-        return Layout(FORMATS[format.id])
-    family, group, kind = (*format.id.split("."), "", "")[:3]
-    if family == "int4" and group in GROUPS and format.id == f"int4.{group}.{kind}" and kind in INT4:
-        return Layout(INT4[kind], GROUPS[group])
-    return None
 
 
 @attrs.frozen(eq=False)
 class MatrixHandle:
-    """A packed matrix, its bytes as they came."""
+    """A matrix ``[out, in]`` as its layout says: its packed bytes as they came, or parted where the wire's way is
+    another.
+    """
 
     format: WeightFormat
-    packed: Packed
+    shape: tuple[int, int]
+    data: torch.Tensor
     layout: Layout
 
     def struct(self, bias: VectorHandle | None = None) -> Matrix:
         """For the library; valid while both handles live."""
-        out, width = self.packed.shape
-        starts = _starts(self.layout.sections(out, width))
-        data, scale, minimum = (self.packed.data.data_ptr() + at for at in (*starts, 0, 0)[:3])
+        out, width = self.shape
+        starts = self.layout.starts(out, width)[:-1]
+        data, scale, minimum = (self.data.data_ptr() + at for at in (*starts, 0, 0)[:3])
         span = max(1, self.layout.group // SUB_BLOCK)
         groups = self.layout.groups(width)
         address = bias.values.data_ptr() if bias else None
         return Matrix(data, scale, minimum, address, out, width, groups, self.layout.number, span)
+
+    def rows(self, index: torch.Tensor) -> torch.Tensor:
+        """fp32 ``[len(index), in]``, as the format unpacks them."""
+        if self.layout.wire is None:
+            return self.format.rows(Packed(self.format.id, self.shape, self.data), index)
+        sections = self.layout.sections(self.data, *self.shape)
+        joined = self.layout.wire.join([section[index] for section in sections])
+        return self.format.unpack(Packed(self.format.id, (len(index), self.shape[1]), joined))
 
 
 @attrs.frozen(eq=False)
@@ -89,17 +59,21 @@ def prepare(slot: Slot, packed: Packed, format: WeightFormat) -> MatrixHandle | 
         return VectorHandle(format.unpack(packed).contiguous())
     layout = layout_of(format)
     assert layout is not None, f"{slot.key} is in {format.id}, which nothing was accepted for"
-    return MatrixHandle(format, attrs.evolve(packed, data=packed.data.contiguous()), layout)
+    out, width = packed.shape
+    return MatrixHandle(format, (out, width), _laid_out(packed.data.contiguous(), layout, out, width), layout)
 
 
 def resident_bytes(format: WeightFormat, shape: tuple[int, ...]) -> int:
     """Of a handle."""
-    return 4 * shape[0] if len(shape) == 1 else format.wire_bytes(shape)
+    layout = layout_of(format)
+    if len(shape) == 1:
+        return 4 * shape[0]
+    return layout.starts(*shape)[-1] if layout and layout.wire else format.wire_bytes(shape)
 
 
-def _starts(sizes: Sequence[int]) -> list[int]:
-    starts, end = [], 0
-    for size in sizes:
-        starts.append(end + -end % ALIGNMENT)
-        end = starts[-1] + size
-    return starts
+def _laid_out(data: torch.Tensor, layout: Layout, out: int, width: int) -> torch.Tensor:
+    if layout.wire is None:
+        return data
+    parted = torch.zeros(layout.starts(out, width)[-1], dtype=torch.uint8)
+    layout.wire.part(data, layout.sections(parted, out, width))
+    return parted

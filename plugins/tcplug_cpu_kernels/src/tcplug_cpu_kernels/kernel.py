@@ -13,7 +13,8 @@ from truecluster.api import Description, DType, Dtypes, Kernel, Packed, PluginEr
 from truecluster.nn import Attend, DecoderBlock, Embedding, Linear, Norm
 
 from .blocks import bind_block, fits, fits_attend
-from .handles import layout_of, prepare, resident_bytes
+from .handles import prepare, resident_bytes
+from .layouts import layout_of
 from .leaves import bind_attend, bind_embedding, bind_linear, bind_norm
 from .native import Scratch, library
 

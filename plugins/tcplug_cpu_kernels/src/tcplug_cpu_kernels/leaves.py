@@ -54,7 +54,7 @@ def bind_embedding(embedding: Embedding, handles: Handles, scratch: Scratch) -> 
     matrix = handles[embedding.weight.key]
 
     def run(ids: torch.Tensor) -> torch.Tensor:
-        rows: torch.Tensor = matrix.format.rows(matrix.packed, ids.long())
+        rows: torch.Tensor = matrix.rows(ids.long())
         return rows
 
     return run

@@ -56,6 +56,6 @@ def _torch(out: int, width: int) -> list[Callable[[torch.Tensor], Any]]:
 def _ours(id: str, out: int, width: int) -> list[Callable[[torch.Tensor], Any]]:
     slot, scratch = Slot("w", Role.LINEAR, (out, width)), Scratch()
     first = matrix(id, out, width)
-    more = max(2, UNCACHED // first.packed.data.numel()) - 1
+    more = max(2, UNCACHED // first.data.numel()) - 1
     all_handles = [first, *(matrix(id, out, width) for _ in range(more))]
     return [bind_linear(Linear(slot), {"w": handle}, scratch) for handle in all_handles]

@@ -9,7 +9,8 @@ import torch
 from truecluster.api import Description, Packed, PluginError, WeightFormat
 from truecluster.nn import Linear
 
-from ..handles import MatrixHandle, VectorHandle, layout_of
+from ..handles import MatrixHandle, VectorHandle
+from ..layouts import layout_of
 
 FLOATS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -42,7 +43,7 @@ def matrix(id: str, out: int, width: int) -> MatrixHandle:
         raise PluginError(
             f"the CPU kernels don't know the format {id!r}; they know fp32, fp16, bf16, int8, int4.g32.asym"
         )
-    return MatrixHandle(format, Packed(id, (out, width), _bytes(id, (out, width))), layout)
+    return MatrixHandle(format, (out, width), _bytes(id, (out, width)), layout)
 
 
 def handles(description: Description, id: str) -> dict[str, Any]:
@@ -67,7 +68,7 @@ def _bytes(id: str, shape: tuple[int, int]) -> torch.Tensor:
         return (torch.randn(shape) * 0.02).to(FLOATS[id]).flatten().view(torch.uint8)
     layout = layout_of(Named(id))
     assert layout is not None
-    codes, *grids = layout.sections(*shape)
+    codes, *grids = layout.sizes(*shape)
     parts = [torch.randint(0, 256, (codes,), dtype=torch.uint8)]
     for size, value in zip(grids, (0.005, -0.04), strict=False):
         parts[-1] = torch.nn.functional.pad(parts[-1], (0, -len(parts[-1]) % 64))
