@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import select
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
@@ -17,12 +14,12 @@ from truecluster._cluster.local import Join, Workers
 from truecluster._registry import Registry
 from truecluster.api import NodeError, TransportSpec, TrueClusterError
 
-from .options import HeadPlace, new_key, say, split_planner
+from .options import Asking, HeadPlace, new_key, say, split_planner
 from .terminal import Terminal
 
 if TYPE_CHECKING:
     from truecluster._cluster.model import ClusterModel
-    from truecluster._text import TextModel, TextOptions, TextRequest
+    from truecluster._text import TextModel
 
     from .hosting import Hosted, HostOptions
 
@@ -44,20 +41,6 @@ class Launch:
     log_level: str
 
 
-@attrs.frozen(kw_only=True)
-class Asking:
-    """How to answer; ``None`` takes the model's generation defaults, else greedy."""
-
-    max_tokens: int
-    temperature: float | None
-    top_p: float | None
-    seed: int | None
-    stop: tuple[str, ...]
-    system: str | None
-    raw: bool
-    as_json: bool
-
-
 Body = Callable[["Hosted"], Awaitable[None]]
 Check = Callable[["ClusterModel", "TextModel"], None]
 
@@ -69,10 +52,14 @@ def answer(launch: Launch, asking: Asking, prompt: str) -> None:
     async def body(hosted: Hosted) -> None:
         from anyio.to_thread import run_sync
 
-        await run_sync(_answer, hosted, asking, prompt, started, abandon_on_cancel=True)
+        from .asking import ask
+
+        await run_sync(ask, hosted, asking, prompt, started, abandon_on_cancel=True)
 
     def check(model: ClusterModel, text: TextModel) -> None:
-        _request(model, text, asking, _messages(asking, prompt), prompt)
+        from .asking import messages_of, request_of
+
+        request_of(model, text, asking, messages_of(asking, prompt), prompt)
 
     _launch(launch, body, check)
 
@@ -83,10 +70,14 @@ def chat(launch: Launch, asking: Asking) -> None:
     async def body(hosted: Hosted) -> None:
         from anyio.to_thread import run_sync
 
-        await run_sync(_chat, hosted, asking, abandon_on_cancel=True)
+        from .asking import talk
+
+        await run_sync(talk, hosted, asking, abandon_on_cancel=True)
 
     def check(model: ClusterModel, text: TextModel) -> None:
-        _options(model, asking)
+        from .asking import options_of
+
+        options_of(model, asking)
 
     _launch(launch, body, check)
 
@@ -235,107 +226,3 @@ async def _watch(workers: Workers, hosted: Hosted) -> None:
     while (code := workers.ended()) is None:
         await anyio.sleep(0.2)
     hosted.coordinator.give_up(NodeError(f"a worker process ended with status {code}; its words are above"))
-
-
-def _answer(hosted: Hosted, asking: Asking, prompt: str, started: float) -> None:
-    from truecluster._text import TextDelta, TextFinished, stream
-
-    request = _request(hosted.model, hosted.text, asking, _messages(asking, prompt), prompt)
-    text, finished, first = "", None, 0.0
-    hosted.wait_ready()
-    loaded = time.monotonic()
-    for event in stream(hosted.engine, request):
-        if isinstance(event, TextDelta):
-            first = first or time.monotonic()
-            text += event.text
-            if not asking.as_json:
-                print(event.text, end="", flush=True)
-        elif isinstance(event, TextFinished):
-            finished = event
-    assert finished is not None
-    if finished.reason == "error":
-        raise NodeError(finished.message or "the run failed")
-    if asking.as_json:
-        ended = time.monotonic()
-        usage = _usage(len(request.tokens.prompt), finished.generated)
-        timings = {
-            "load_s": round(loaded - started, 3),
-            "ttft_s": round(first - loaded, 3) if first else None,
-            "tpot_s": round((ended - first) / (finished.generated - 1), 5)
-            if finished.generated > 1 and first
-            else None,
-        }
-        print(
-            json.dumps(
-                {
-                    "text": text,
-                    "token_ids": list(finished.ids),
-                    "finish_reason": finished.reason,
-                    "usage": usage,
-                    "plan": hosted.report(),
-                    "timings": timings,
-                },
-                ensure_ascii=False,
-            )
-        )
-    else:
-        print()
-
-
-def _usage(prompt: int, generated: int) -> dict[str, int]:
-    return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}
-
-
-def _messages(asking: Asking, prompt: str) -> list[dict[str, str]]:
-    system = [{"role": "system", "content": asking.system}] if asking.system is not None else []
-    return [*system, {"role": "user", "content": prompt}]
-
-
-def _request(
-    model: ClusterModel, text: TextModel, asking: Asking, messages: list[dict[str, str]], prompt: str
-) -> TextRequest:
-    """Raises `RequestError` for what can't be asked of the model."""
-    options = _options(model, asking)
-    return text.prepare_completion(prompt, options) if asking.raw else text.prepare_chat(messages, options)
-
-
-def _options(model: ClusterModel, asking: Asking) -> TextOptions:
-    from truecluster._engine.requests import Sampling
-    from truecluster._text import TextOptions
-
-    generation = model.bound.checkpoint.generation
-    own = generation if generation.get("do_sample") else {"temperature": 0.0, "top_p": 1.0}
-    sampling = Sampling(
-        temperature=own.get("temperature", 1.0) if asking.temperature is None else asking.temperature,
-        top_p=own.get("top_p", 1.0) if asking.top_p is None else asking.top_p,
-        seed=asking.seed,
-    )
-    return TextOptions(max_tokens=asking.max_tokens, stop=asking.stop, sampling=sampling)
-
-
-def _read_line(hosted: Hosted) -> str:
-    """What the user types; waits only as long as there is somebody to answer."""
-    while not select.select([sys.stdin], [], [], 0.2)[0]:
-        hosted.check_alive()
-    return sys.stdin.readline().strip()
-
-
-def _chat(hosted: Hosted, asking: Asking) -> None:
-    from truecluster._text import TextDelta, stream
-
-    hosted.wait_ready()
-    messages = _messages(asking, "")[:-1]
-    say("type a message; an empty line or Ctrl-D ends the chat")
-    while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = _read_line(hosted)
-        if not line:
-            return
-        messages.append({"role": "user", "content": line})
-        text = ""
-        for event in stream(hosted.engine, _request(hosted.model, hosted.text, asking, messages, line)):
-            if isinstance(event, TextDelta):
-                text += event.text
-                print(event.text, end="", flush=True)
-        print()
-        messages.append({"role": "assistant", "content": text})

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
+import attrs
 import typer
 
 from truecluster.api import RequestError
@@ -59,6 +60,20 @@ ApiHost = Annotated[str, typer.Option(metavar="HOST", help="Address of the HTTP 
 ApiPort = Annotated[
     int, typer.Option(min=0, max=65535, metavar="PORT", help="Port of the HTTP API; 0 takes a free one.")
 ]
+
+
+@attrs.frozen(kw_only=True)
+class Asking:
+    """How to answer; ``None`` takes the model's generation defaults, else greedy."""
+
+    max_tokens: int
+    temperature: float | None
+    top_p: float | None
+    seed: int | None
+    stop: tuple[str, ...]
+    system: str | None
+    raw: bool
+    as_json: bool
 
 
 def say(line: str) -> None:

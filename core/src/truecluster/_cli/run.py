@@ -69,7 +69,7 @@ def run(
         work_dir=o.work_dir(work_dir),
         log_level=log_level,
     )
-    say = local.Asking(
+    asking = o.Asking(
         max_tokens=max_tokens,
         temperature=temperature,
         top_p=top_p,
@@ -82,8 +82,8 @@ def run(
     if serve:
         local.serve(launch, api_host, api_port)
     elif prompt is not None:
-        local.answer(launch, say, prompt)
+        local.answer(launch, asking, prompt)
     elif sys.stdin.isatty():
-        local.chat(launch, say)
+        local.chat(launch, asking)
     else:
-        local.answer(launch, say, sys.stdin.read())
+        local.answer(launch, asking, sys.stdin.read())

@@ -1,0 +1,130 @@
+"""Asking a hosted model: one answer, or a chat at a terminal."""
+
+from __future__ import annotations
+
+import json
+import select
+import sys
+import time
+from typing import Any
+
+import attrs
+
+from truecluster._cluster.model import ClusterModel
+from truecluster._engine.requests import Sampling
+from truecluster._text import TextDelta, TextFinished, TextModel, TextOptions, TextRequest, stream
+from truecluster.api import NodeError
+
+from .hosting import Hosted
+from .options import Asking, say
+
+
+def ask(hosted: Hosted, asking: Asking, prompt: str, started: float) -> None:
+    """Print the answer to one prompt; ``started`` is when the command was. Blocking."""
+    request = request_of(hosted.model, hosted.text, asking, messages_of(asking, prompt), prompt)
+    text, finished, first = "", None, 0.0
+    hosted.wait_ready()
+    loaded = time.monotonic()
+    for event in stream(hosted.engine, request):
+        if isinstance(event, TextDelta):
+            first = first or time.monotonic()
+            text += event.text
+            if not asking.as_json:
+                print(event.text, end="", flush=True)
+        elif isinstance(event, TextFinished):
+            finished = event
+    assert finished is not None
+    if finished.reason == "error":
+        raise NodeError(finished.message or "the run failed")
+    if asking.as_json:
+        times = Times(started=started, loaded=loaded, first=first, ended=time.monotonic())
+        print(json.dumps(_answer(hosted, request, finished, text, times), ensure_ascii=False))
+    else:
+        print()
+
+
+@attrs.frozen(kw_only=True)
+class Times:
+    """Of one answer, on the monotonic clock in seconds; ``first`` is 0 where no text came."""
+
+    started: float
+    loaded: float
+    first: float
+    ended: float
+
+    def timings(self, tokens: int) -> dict[str, float | None]:
+        """As ``--json`` prints them: seconds to load, to the first token, and per token after it."""
+        rest = (self.ended - self.first) / (tokens - 1) if tokens > 1 and self.first else None
+        return {
+            "load_s": round(self.loaded - self.started, 3),
+            "ttft_s": round(self.first - self.loaded, 3) if self.first else None,
+            "tpot_s": None if rest is None else round(rest, 5),
+        }
+
+
+def _answer(hosted: Hosted, request: TextRequest, finished: TextFinished, text: str, times: Times) -> dict[str, Any]:
+    return {
+        "text": text,
+        "token_ids": list(finished.ids),
+        "finish_reason": finished.reason,
+        "usage": _usage(len(request.tokens.prompt), finished.generated),
+        "plan": hosted.report(),
+        "timings": times.timings(finished.generated),
+    }
+
+
+def _usage(prompt: int, generated: int) -> dict[str, int]:
+    return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}
+
+
+def messages_of(asking: Asking, prompt: str) -> list[dict[str, str]]:
+    """The chat that a prompt is."""
+    system = [{"role": "system", "content": asking.system}] if asking.system is not None else []
+    return [*system, {"role": "user", "content": prompt}]
+
+
+def request_of(
+    model: ClusterModel, text: TextModel, asking: Asking, messages: list[dict[str, str]], prompt: str
+) -> TextRequest:
+    """Raises `RequestError` for what can't be asked of the model."""
+    options = options_of(model, asking)
+    return text.prepare_completion(prompt, options) if asking.raw else text.prepare_chat(messages, options)
+
+
+def options_of(model: ClusterModel, asking: Asking) -> TextOptions:
+    """What was typed, else the model's generation defaults, else greedy. Raises `RequestError`."""
+    generation = model.bound.checkpoint.generation
+    own = generation if generation.get("do_sample") else {"temperature": 0.0, "top_p": 1.0}
+    sampling = Sampling(
+        temperature=own.get("temperature", 1.0) if asking.temperature is None else asking.temperature,
+        top_p=own.get("top_p", 1.0) if asking.top_p is None else asking.top_p,
+        seed=asking.seed,
+    )
+    return TextOptions(max_tokens=asking.max_tokens, stop=asking.stop, sampling=sampling)
+
+
+def _read_line(hosted: Hosted) -> str:
+    """What the user types; waits only as long as there is somebody to answer."""
+    while not select.select([sys.stdin], [], [], 0.2)[0]:
+        hosted.check_alive()
+    return sys.stdin.readline().strip()
+
+
+def talk(hosted: Hosted, asking: Asking) -> None:
+    """Answer what is typed, with what was said before, until the input ends. Blocking."""
+    hosted.wait_ready()
+    messages = messages_of(asking, "")[:-1]
+    say("type a message; an empty line or Ctrl-D ends the chat")
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        line = _read_line(hosted)
+        if not line:
+            return
+        messages.append({"role": "user", "content": line})
+        text = ""
+        for event in stream(hosted.engine, request_of(hosted.model, hosted.text, asking, messages, line)):
+            if isinstance(event, TextDelta):
+                text += event.text
+                print(event.text, end="", flush=True)
+        print()
+        messages.append({"role": "assistant", "content": text})
