@@ -117,7 +117,7 @@ HYBRID = {"model_type": "qwen3_next", "layer_types": ["linear_attention"] * 3 + 
         (lambda folder: sharded(folder).unlink(), ["model-00002-of-00002.safetensors"]),
         (truncated_shard, ["model-00002-of-00002.safetensors", "fetch it again"]),
         (lambda folder: write_tiny(folder, model_type="qwen9"), ["qwen9", "qwen2"]),
-        (lambda folder: write_tiny(folder, **HYBRID), ["qwen3_next"]),
+        (lambda folder: write_tiny(folder, **HYBRID), ["qwen3_next", "linear_attention"]),
         (lambda folder: write_tiny(folder, layer_types=HYBRID["layer_types"]), ["linear_attention"]),
         (lambda folder: write_tiny(folder, num_experts=8, num_experts_per_tok=2), ["num_experts"]),
     ],

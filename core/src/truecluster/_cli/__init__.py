@@ -1,5 +1,16 @@
 """The ``tc`` command. A command imports what is heavy inside its body, so that help and listings stay quick."""
 
-from .app import main
+import sys
+
+
+def main() -> None:
+    """See `app.main`; Ctrl-C ends it without a trace even while that is imported."""
+    try:
+        from .app import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
 
 __all__ = ["main"]

@@ -11,7 +11,16 @@ from truecluster._weights.binding import BoundModel, bind, parts_of
 from truecluster._weights.catalog import Catalog
 from truecluster._weights.opening import open_checkpoint
 from truecluster._weights.store import Store
-from truecluster.api import DType, OpenOptions, QuantizerSpec
+from truecluster.api import (
+    ArchitectureSpec,
+    Checkpoint,
+    CheckpointError,
+    DType,
+    OpenOptions,
+    PluginError,
+    QuantizerSpec,
+)
+from truecluster.nn import unusual_layers
 
 DEFAULT_RECIPE = "fp16"
 
@@ -56,7 +65,7 @@ def load_model(registry: Registry, options: ModelOptions) -> ClusterModel:
         registry.recipe(options.quant)
     checkpoint = open_checkpoint(registry, options.reference, options.open)
     try:
-        spec = registry.architecture_for(checkpoint.model_type, options.arch)
+        spec = find_architecture(registry, checkpoint, options.arch)
         bound = bind(checkpoint, registry.resolve("architecture", spec.name)(), spec.name)
         recipe = registry.recipe(options.quant or default_recipe(bound))
         catalog = Catalog(bound, recipe, registry, Store(options.work_dir))
@@ -67,6 +76,20 @@ def load_model(registry: Registry, options: ModelOptions) -> ClusterModel:
         checkpoint.close()
         raise
     return ClusterModel(bound=bound, catalog=catalog, recipe=recipe)
+
+
+def find_architecture(registry: Registry, checkpoint: Checkpoint, arch: str | None) -> ArchitectureSpec:
+    """The architecture that runs the checkpoint. Where there is none, says which of its layers are unusual."""
+    try:
+        return registry.architecture_for(checkpoint.model_type, arch)
+    except PluginError as error:
+        unusual = unusual_layers(checkpoint.metadata)
+        if not unusual:
+            raise
+        kinds = ", ".join(unusual)
+        raise CheckpointError(
+            f"{checkpoint.name} has layers of type {kinds}, which nothing here computes: {error}"
+        ) from error
 
 
 def default_recipe(bound: BoundModel) -> str:

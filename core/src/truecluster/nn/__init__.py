@@ -1,6 +1,6 @@
 """Networks as data, their reference forward, and how they are lowered. Knows no network (of machines)."""
 
-from .conventions import GGUF_SLOTS, HUGGINGFACE_SLOTS, DecoderConfig, decoder_fields, gguf_keys
+from .conventions import GGUF_SLOTS, HUGGINGFACE_SLOTS, DecoderConfig, decoder_fields, gguf_keys, unusual_layers
 from .decoder import decoder_attention, decoder_embedding, decoder_head, decoder_mlp, decoder_norm
 from .descriptions import (
     Attend,
@@ -53,4 +53,5 @@ __all__ = [
     "rotate",
     "tables",
     "torch_dtype",
+    "unusual_layers",
 ]

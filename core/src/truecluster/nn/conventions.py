@@ -116,13 +116,21 @@ def decoder_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def unusual_layers(raw: Mapping[str, Any]) -> list[str]:
+    """The kinds of layers in a config.json, or in a GGUF's keys, that aren't plain attention with a dense MLP."""
+    raw = {**raw, **(raw.get("text_config") or {})}
+    kinds = sorted(set(raw.get("layer_types") or ()) - {"full_attention", "sliding_attention"})
+    kinds += [f"experts ({key} = {raw[key]})" for key in raw if key.endswith(_EXPERTS) and raw[key]]
+    return kinds + [f"recurrent ({key})" for key in raw if key.endswith(".ssm.state_size")]
+
+
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", ".expert_count")
+
+
 def _refuse_unsupported(raw: Mapping[str, Any]) -> None:
-    unsupported = set(raw.get("layer_types") or ()) - {"full_attention", "sliding_attention"}
-    if unsupported:
-        raise CheckpointError(f"config: layers of type {', '.join(sorted(unsupported))} are not supported")
-    for key in ("num_experts", "num_local_experts", "n_routed_experts"):
-        if raw.get(key):
-            raise CheckpointError(f"config: expert layers ({key} = {raw[key]}) are not supported")
+    unusual = unusual_layers(raw)
+    if unusual:
+        raise CheckpointError(f"config: layers of type {', '.join(unusual)} are not supported")
     if raw.get("quantization_config"):
         method = raw["quantization_config"].get("quant_method", "unknown")
         raise CheckpointError(f"config: weights already quantized with {method!r} are not supported; use the original")
