@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from truecluster._cluster.coordinator import checked_plan, make_planner
 from truecluster._cluster.model import ModelOptions, load_model
+from truecluster._cluster.planning import checked_plan, make_planner
 from truecluster._cluster.profile import measure
 from truecluster._cluster.provision import RunSettings
 from truecluster._node.devices import Devices

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio
 import attrs
-import torch
 from anyio.abc import ByteStream, Listener, TaskGroup
 from anyio.from_thread import BlockingPortal
 from anyio.to_thread import run_sync
@@ -18,19 +16,14 @@ from truecluster._node.errors import one_error
 from truecluster._node.transports import Transports
 from truecluster._pipeline.build import HandleCache
 from truecluster._pipeline.run import Run
-from truecluster._plan import RunPlan, build_plan, validate
+from truecluster._plan import RunPlan, build_plan
 from truecluster._registry import Registry
 from truecluster._wire.messages import StopReason
 from truecluster.api import (
     DeviceContext,
     Limits,
-    ModelProfile,
-    NodeProfile,
     Placement,
     PlanError,
-    Planner,
-    PluginError,
-    Slot,
     TransportError,
     TrueClusterError,
 )
@@ -38,6 +31,8 @@ from truecluster.api import (
 from .compat import check_hello, needed_by
 from .model import ClusterModel
 from .nodes import Nodes, NodeSession
+from .packing import pack_all
+from .planning import checked_plan, make_planner
 from .profile import measure
 from .provision import House, Provision, RunSettings
 from .report import Report
@@ -62,25 +57,6 @@ class ClusterOptions:
     device: str = "auto"
     threads: int | None = None
     restarts: bool = True
-
-
-def make_planner(registry: Registry, name: str, options: Mapping[str, str]) -> Planner:
-    """Raises `PluginError` where the planner doesn't take the options."""
-    try:
-        planner: Planner = registry.resolve("planner", name)(**options)
-    except TypeError as error:
-        given = ":".join(f"{key}={value}" for key, value in options.items())
-        raise PluginError(f"planner {name!r} doesn't take the options {given!r}: {error}") from None
-    return planner
-
-
-def checked_plan(
-    planner: Planner, name: str, model: ModelProfile, nodes: Sequence[NodeProfile], limits: Limits
-) -> list[Placement]:
-    """Ask the planner, and check its answer. Raises `PlanError`."""
-    placements = list(planner.plan(model, nodes, limits))
-    validate(placements, model, nodes, limits, planner=name)
-    return placements
 
 
 class Coordinator:
@@ -248,26 +224,11 @@ class Coordinator:
         return None
 
     async def _pack(self) -> None:
-        """Every unit once, in a thread, so that hashes are known before the first assignment."""
-        slots = list(self._model.bound.slots.values())
-        unknown = [slot for slot in slots if self._model.catalog.known(slot) is None]
-        if unknown:
-            self._report.say(f"packing {len(unknown)} of {len(slots)} tensors as {self._model.recipe.name}")
         try:
-            await run_sync(self._pack_all, unknown, abandon_on_cancel=True)
+            await run_sync(pack_all, self._model, self._report, self._closing.is_set, abandon_on_cancel=True)
         except TrueClusterError as error:
             self.give_up(error)
         self._packed.set()
-
-    def _pack_all(self, slots: list[Slot]) -> None:
-        catalog, done = self._model.catalog, 0
-        total = sum(catalog.nbytes(slot) for slot in slots)
-        with _one_thread():
-            for slot in slots:
-                if self._closing.is_set():
-                    return
-                done += catalog.unit(slot).nbytes
-                self._report.progress("packing", done, total)
 
     def _announce(self, plan: RunPlan, provision: Provision) -> None:
         for moved in provision.moved:
@@ -286,17 +247,6 @@ class Coordinator:
             "stored_bytes": sum(m.stored for m in provision.moved),
             "sent_bytes": sum(m.sent for m in provision.moved),
         }
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Packing is many small operations, between which threads on busy cores wait for each other, up to 100 times."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def megabytes(count: int) -> str:

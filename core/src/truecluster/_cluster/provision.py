@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Literal
 
 import anyio
 import attrs
@@ -13,7 +11,6 @@ from anyio.to_thread import run_sync
 
 from truecluster._node.transports import Transports
 from truecluster._pipeline.build import HandleCache, StageFacts, choose_dtypes
-from truecluster._pipeline.local import local_edge
 from truecluster._pipeline.machines import RUN, Machine, RunState
 from truecluster._pipeline.run import Capacity, Run
 from truecluster._pipeline.stage import SampleUpdate
@@ -23,8 +20,9 @@ from truecluster._weights.catalog import Unit
 from truecluster._wire import messages as wire
 from truecluster._wire.connection import Connection
 from truecluster._wire.handshake import Purpose, prover
-from truecluster.api import COORDINATOR, DeviceContext, Edge, EdgeTerms, TransportError, TrueClusterError
+from truecluster.api import COORDINATOR, DeviceContext, EdgeTerms, TransportError, TrueClusterError
 
+from .edges import OwnEdges
 from .model import ClusterModel
 from .nodes import NodeSession
 from .own import OwnStages
@@ -81,16 +79,13 @@ class Provision:
             s.index: RemoteStage(sessions[s.node], plan.run, s) for s in plan.stages if s.node != COORDINATOR
         }
         self._own = OwnStages(house.registry, house.device, house.model.catalog, house.handles)
-        self._tickets: dict[str, bytes] = {}
-        self._producers: dict[str, Edge] = {}
-        self._consumers: dict[str, Edge] = {}
+        self._edges = OwnEdges(plan, house.transports, house.device, self._terms)
 
     async def start(self) -> Run:
         """Everything up to the readiness barrier. Raises the first fault."""
         self.machine.to(RunState.PROVISIONING)
         units = {stage.index: await run_sync(self._units, stage) for stage in self.plan.stages}
-        self._local_edges()
-        self._offer()
+        self._edges.offer()
         needs: dict[int, wire.Need] = {}
         async with anyio.create_task_group() as tasks:
             for index, remote in self._remote.items():
@@ -101,7 +96,7 @@ class Provision:
                 tasks.start_soon(self._load, remote, units[index], needs[index])
             tasks.start_soon(self._start_own, units)
         run = self._make_run()
-        self._own.start(self.plan.run, self._edges_of, run.fault)
+        self._own.start(self.plan.run, lambda index: self._edges.of_stage(self.plan.stages[index]), run.fault)
         for remote in self._remote.values():
             remote.watch(run.fault)
         return run
@@ -120,8 +115,7 @@ class Provision:
                 for remote in self._remote.values():
                     tasks.start_soon(self._stop_remote, remote, reason)
                 tasks.start_soon(run_sync, self._own.stop, self._house.settings.stop_timeout)
-            for edge in (*self._producers.values(), *self._consumers.values()):
-                edge.close()
+            self._edges.close()
         self.machine.to(RunState.DONE)
 
     def _units(self, stage: StagePlan) -> list[Unit]:
@@ -129,30 +123,11 @@ class Provision:
         slots = [slot for part in stage.span.parts() for slot in bound.architecture.slots(bound.config, part)]
         return self._house.model.catalog.units(slots)
 
-    def _place(self, stage: int | None) -> str:
-        return COORDINATOR if stage is None else self.plan.stages[stage].node
-
-    def _local_edges(self) -> None:
-        for edge in self.plan.edges:
-            if self._place(edge.producer) == self._place(edge.consumer) == COORDINATOR:
-                self._producers[edge.id], self._consumers[edge.id] = local_edge()
-
-    def _remote_edges(self, *, consumed: bool) -> list[EdgePlan]:
-        """Edges to or from a node whose other end is here."""
-        here = [e for e in self.plan.edges if self._place(e.consumer if consumed else e.producer) == COORDINATOR]
-        return [edge for edge in here if edge.id not in self._consumers]
-
-    def _offer(self) -> None:
-        for edge in self._remote_edges(consumed=True):
-            self._tickets[edge.id] = self._house.transports.edges(edge.transport).offer(self._terms(edge))
-
-    def _terms(self, edge: EdgePlan) -> EdgeTerms:
-        """The other end of an edge that leaves the coordinator is a node; it is reached where that node reached us."""
-        stage = edge.producer if self._place(edge.producer) != COORDINATOR else edge.consumer
-        assert stage is not None
+    def _terms(self, edge: EdgePlan, far: int) -> EdgeTerms:
+        """The other end is on a node; the coordinator is reached where that node reached it."""
         return EdgeTerms(
             edge=edge.id,
-            host=self._remote[stage].session.local_host,
+            host=self._remote[far].session.local_host,
             prove=prover(self._house.key, Purpose.EDGE),
             timeout=self._house.settings.step_timeout,
         )
@@ -162,7 +137,7 @@ class Provision:
     ) -> None:
         await remote.session.control.send(self._assignment(remote, units))
         needs[index] = await remote.expect(wire.Need, self._house.settings.ready_timeout)
-        self._tickets[remote.plan.inbound] = needs[index].inbound_ticket
+        self._edges.tickets[remote.plan.inbound] = needs[index].inbound_ticket
 
     def _assignment(self, remote: RemoteStage, units: Sequence[Unit]) -> wire.Assignment:
         bound, settings, stage = self._house.model.bound, self._house.settings, remote.plan
@@ -198,7 +173,7 @@ class Provision:
         await push_units(
             bulk, self.plan.run, house.model.catalog, missing, lambda done: house.report.progress(task, done, total)
         )
-        ticket = self._tickets[remote.plan.outbound]
+        ticket = self._edges.tickets[remote.plan.outbound]
         await bulk.send(wire.WeightsComplete(run=self.plan.run, outbound_ticket=ticket))
         ready = await remote.expect(wire.LoadComplete, house.settings.ready_timeout)
         self.moved.append(Moved(node=remote.session.id, stored=ready.from_store_bytes, sent=ready.received_bytes))
@@ -207,21 +182,7 @@ class Provision:
         for stage in self.plan.stages:
             if stage.node == COORDINATOR:
                 await run_sync(self._own.build, stage.index, self._facts(stage, units[stage.index]))
-        async with anyio.create_task_group() as tasks:
-            for edge in self._remote_edges(consumed=False):
-                tasks.start_soon(self._open, edge, self._producers)
-            for edge in self._remote_edges(consumed=True):
-                tasks.start_soon(self._open, edge, self._consumers)
-
-    async def _open(self, edge: EdgePlan, ends: dict[str, Edge]) -> None:
-        transport = self._house.transports.edges(edge.transport)
-        role: Literal["producer", "consumer"] = "producer" if ends is self._producers else "consumer"
-        opening = partial(transport.open, self._terms(edge), self._tickets[edge.id], role, self._house.device)
-        try:
-            ends[edge.id] = await run_sync(opening, abandon_on_cancel=True)
-        except anyio.get_cancelled_exc_class():
-            self._house.transports.discard(edge.transport)
-            raise
+        await self._edges.open()
 
     def _facts(self, stage: StagePlan, units: Sequence[Unit]) -> StageFacts:
         bound, settings = self._house.model.bound, self._house.settings
@@ -244,9 +205,8 @@ class Provision:
             max_tokens=self._house.settings.max_tokens,
             context=self._house.model.bound.config.context,
         )
-        first, last = self.plan.edges[0].id, self.plan.edges[-1].id
         self.machine.to(RunState.RUNNING)
-        return Run(self.plan, capacity, self._producers[first], self._consumers[last], self._updater(), self.machine)
+        return Run(self.plan, capacity, *self._edges.of_engine(), self._updater(), self.machine)
 
     def _updater(self) -> Callable[[SampleUpdate], None]:
         head = self.plan.stages[-1].index
@@ -268,10 +228,6 @@ class Provision:
             self._house.portal.start_task_soon(_send_quietly, control, message)
 
         return send
-
-    def _edges_of(self, index: int) -> tuple[Edge, Edge]:
-        stage = self.plan.stages[index]
-        return self._consumers[stage.inbound], self._producers[stage.outbound]
 
     async def _stop_remote(self, remote: RemoteStage, reason: wire.StopReason) -> None:
         if remote.session.lost is not None:

@@ -1,0 +1,28 @@
+"""Asking a planner, and checking what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from truecluster._plan import validate
+from truecluster._registry import Registry
+from truecluster.api import Limits, ModelProfile, NodeProfile, Placement, Planner, PluginError
+
+
+def make_planner(registry: Registry, name: str, options: Mapping[str, str]) -> Planner:
+    """Raises `PluginError` where the planner doesn't take the options."""
+    try:
+        planner: Planner = registry.resolve("planner", name)(**options)
+    except TypeError as error:
+        given = ":".join(f"{key}={value}" for key, value in options.items())
+        raise PluginError(f"planner {name!r} doesn't take the options {given!r}: {error}") from None
+    return planner
+
+
+def checked_plan(
+    planner: Planner, name: str, model: ModelProfile, nodes: Sequence[NodeProfile], limits: Limits
+) -> list[Placement]:
+    """Ask the planner, and check its answer. Raises `PlanError`."""
+    placements = list(planner.plan(model, nodes, limits))
+    validate(placements, model, nodes, limits, planner=name)
+    return placements
