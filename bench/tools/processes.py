@@ -11,9 +11,11 @@ import time
 from collections.abc import Mapping, Sequence
 from queue import Empty, Queue
 from types import TracebackType
+from typing import TypeVar
 
 WAIT_SECONDS = 600.0
 STOP_SECONDS = 30.0
+Self = TypeVar("Self", bound="Tc")
 
 
 class Tc:
@@ -64,7 +66,7 @@ class Tc:
         """Wait until it ends by itself; its exit status."""
         return self._process.wait(WAIT_SECONDS)
 
-    def __enter__(self) -> Tc:
+    def __enter__(self: Self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
