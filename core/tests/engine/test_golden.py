@@ -116,9 +116,10 @@ def test_every_decidable_token_is_the_golden_one(real, count, head):
     local.stop()
 
 
-def test_so_it_is_with_the_reference_and_the_files_own_blocks(real):
-    """No kernel but the reference; ``native`` keeps the blocks of Q4_1 as they lie in the file."""
-    model = real("native", ("tcplug-cpu-kernels",))
+@pytest.mark.parametrize("deny", [(), ("tcplug-cpu-kernels",)], ids=["kernels", "reference"])
+def test_so_it_is_with_the_files_own_blocks(real, deny):
+    """``native`` keeps the blocks of Q4_1 as they lie in the file."""
+    model = real("native", deny)
     formats = {model.model.catalog.format(slot).id for slot in model.model.bound.slots.values()}
     assert "gguf.q4_1" in formats
     local = start_run(model.stages(1, "last-stage"))

@@ -1,4 +1,4 @@
-"""Blocks of ggml, laid out anew when they are prepared: what the library reads, and the rows that come back."""
+"""int4 weights, laid out anew when they are prepared: what the library reads, and the rows that come back."""
 
 from __future__ import annotations
 
@@ -9,50 +9,67 @@ from tcplug_cpu_kernels.layouts import WIRES
 
 from truecluster.api import Packed, Role, Slot
 
-ROW_OF_8 = torch.arange(16, dtype=torch.uint8)
+ROW = torch.arange(16, dtype=torch.uint8)
 
 
-def handle_of(format, weight):
-    slot = Slot("w", Role.LINEAR, tuple(weight.shape))
-    return prepare(slot, format.pack(weight), format)
+def halves(*values):
+    return torch.tensor(values, dtype=torch.float16).view(torch.uint8)
 
 
-def test_q4_0_by_hand(format_of):
-    """Two blocks of one row: halves, then sixteen bytes, become all bytes, then all halves."""
-    codes, other = ROW_OF_8 * 17, ROW_OF_8 * 16
-    data = torch.cat([half(0.5), codes, half(2.0), other])
-    format = format_of("gguf.q4_0")
-    handle = prepare(Slot("w", Role.LINEAR, (1, 64)), Packed(format.id, (1, 64), data), format)
-    assert torch.equal(handle.data, torch.cat([codes, other, torch.zeros(32, dtype=torch.uint8), half(0.5), half(2.0)]))
+def prepared(format, shape, *parts):
+    slot = Slot("w", Role.LINEAR, shape)
+    return prepare(slot, Packed(format.id, shape, torch.cat(parts)), format).data
 
 
-def test_q4_1_by_hand(format_of):
-    """Two rows of one block."""
-    codes, other = ROW_OF_8 * 17, ROW_OF_8 * 16
-    data = torch.cat([half(0.5), half(-1.0), codes, half(2.0), half(3.0), other])
-    format = format_of("gguf.q4_1")
-    handle = prepare(Slot("w", Role.LINEAR, (2, 32)), Packed(format.id, (2, 32), data), format)
-    gap = torch.zeros(60, dtype=torch.uint8)
-    wanted = [codes, other, gap[:32], half(0.5), half(2.0), gap, half(-1.0), half(3.0)]
-    assert torch.equal(handle.data, torch.cat(wanted))
+def in_panel(rows):
+    """Rows ``[out ≤ 16, bytes]``, four bytes of each in turn."""
+    panel = torch.zeros(16, rows.shape[1], dtype=torch.uint8)
+    panel[: len(rows)] = rows
+    return torch.cat([panel[:, at : at + 4].flatten() for at in range(0, rows.shape[1], 4)])
 
 
-def half(value):
-    return torch.tensor([value], dtype=torch.float16).view(torch.uint8)
+def of_panel(*values):
+    return halves(*values, *[0.0] * (16 - len(values)))
+
+
+def test_q4_0_is_parted_and_put_in_panels(format_of):
+    """One row of two blocks, which are a half and sixteen bytes each."""
+    one, other = ROW * 17, ROW * 16
+    data = prepared(format_of("gguf.q4_0"), (1, 64), halves(0.5), one, halves(2.0), other)
+    assert torch.equal(data, torch.cat([in_panel(torch.cat([one, other])[None]), of_panel(0.5), of_panel(2.0)]))
+
+
+def test_q4_1_is_parted_and_put_in_panels(format_of):
+    """Two rows of one block, which is two halves and sixteen bytes."""
+    one, other = ROW * 17, ROW * 16
+    data = prepared(format_of("gguf.q4_1"), (2, 32), halves(0.5, -1), one, halves(2, 3), other)
+    gap = torch.zeros(32, dtype=torch.uint8)
+    wanted = [in_panel(torch.stack([one, other])), of_panel(0.5, 2), gap, of_panel(-1, 3)]
+    assert torch.equal(data, torch.cat(wanted))
+
+
+def test_sections_are_put_in_panels(format_of):
+    """Seventeen rows of int4: a panel, and one that has a single row."""
+    codes, scales = torch.randint(0, 256, (17, 16), dtype=torch.uint8), torch.arange(17, dtype=torch.float16)
+    gap = torch.zeros(-17 * 16 % 64, dtype=torch.uint8)
+    data = prepared(format_of("int4.g32.sym"), (17, 32), codes.flatten(), gap, scales.view(torch.uint8))
+    wanted = [in_panel(codes[:16]), in_panel(codes[16:]), halves(*range(16)), of_panel(16)]
+    assert torch.equal(data, torch.cat(wanted))
 
 
 @pytest.mark.parametrize("id", WIRES)
-@pytest.mark.parametrize("shape", [(7, 32), (5, 96), (3, 320)])
+@pytest.mark.parametrize("shape", [(7, 32), (16, 96), (35, 320)])
 def test_rows_are_what_the_format_unpacks(format_of, id, shape):
     format, weight = format_of(id), torch.randn(shape)
+    handle = prepare(Slot("w", Role.LINEAR, shape), format.pack(weight), format)
     index = torch.tensor([shape[0] - 1, 0, 0])
-    assert torch.equal(handle_of(format, weight).rows(index), format.unpack(format.pack(weight))[index])
+    assert torch.equal(handle.rows(index), format.unpack(format.pack(weight))[index])
 
 
 @pytest.mark.parametrize("id", WIRES)
 def test_a_handle_keeps_no_second_copy(format_of, id):
-    format, weight = format_of(id), torch.randn(40, 96)
+    format, weight = format_of(id), torch.randn(48, 128)
     packed = format.pack(weight)
-    handle = prepare(Slot("w", Role.LINEAR, (40, 96)), packed, format)
-    assert handle.data.untyped_storage().nbytes() == handle.data.numel() == resident_bytes(format, (40, 96))
+    handle = prepare(Slot("w", Role.LINEAR, (48, 128)), packed, format)
+    assert handle.data.untyped_storage().nbytes() == handle.data.numel() == resident_bytes(format, (48, 128))
     assert handle.data.numel() <= packed.data.numel() + 2 * 63

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 
 import pytest
 import torch
@@ -80,7 +79,7 @@ def test_layouts_are_known_by_format_id_alone(format_of):
         assert layout_of(stranger) is None
 
 
-@pytest.mark.parametrize("id", IDS)
+@pytest.mark.parametrize("id", ["fp32", "fp16", "bf16", "int8"])
 def test_a_handle_keeps_the_bytes_as_they_came(format_of, id):
     format = format_of(id)
     packed = format.pack(torch.randn(5, 96))
@@ -93,5 +92,6 @@ def sizes(handle):
     return handle.layout.sizes(*handle.shape)
 
 
-def test_codes_of_a_row_fill_whole_blocks_of_sixteen_bytes(format_of):
-    assert layout_of(format_of("int4.g64.asym")).sizes(3, 70) == [3 * math.ceil(70 / 32) * 16, 3 * 2 * 2, 3 * 2 * 2]
+def test_int4_fills_whole_blocks_and_whole_panels(format_of):
+    """Of 70 weights: three blocks of 16 bytes, two quant groups; of 17 rows: two panels of 16."""
+    assert layout_of(format_of("int4.g64.asym")).sizes(17, 70) == [32 * 3 * 16, 32 * 2 * 2, 32 * 2 * 2]

@@ -13,9 +13,7 @@ from .native import Matrix
 
 @attrs.frozen(eq=False)
 class MatrixHandle:
-    """A matrix ``[out, in]`` as its layout says: its packed bytes as they came, or parted where the wire's way is
-    another.
-    """
+    """A matrix ``[out, in]``, its bytes as the layout has them."""
 
     format: WeightFormat
     shape: tuple[int, int]
@@ -36,9 +34,8 @@ class MatrixHandle:
         """fp32 ``[len(index), in]``, as the format unpacks them."""
         if self.layout.wire is None:
             return self.format.rows(Packed(self.format.id, self.shape, self.data), index)
-        sections = self.layout.sections(self.data, *self.shape)
-        joined = self.layout.wire.join([section[index] for section in sections])
-        return self.format.unpack(Packed(self.format.id, (len(index), self.shape[1]), joined))
+        taken = self.layout.take(self.data, *self.shape, index)
+        return self.format.unpack(Packed(self.format.id, (len(index), self.shape[1]), taken))
 
 
 @attrs.frozen(eq=False)
@@ -60,7 +57,7 @@ def prepare(slot: Slot, packed: Packed, format: WeightFormat) -> MatrixHandle | 
     layout = layout_of(format)
     assert layout is not None, f"{slot.key} is in {format.id}, which nothing was accepted for"
     out, width = packed.shape
-    return MatrixHandle(format, (out, width), _laid_out(packed.data.contiguous(), layout, out, width), layout)
+    return MatrixHandle(format, (out, width), layout.lay_out(packed.data.contiguous(), out, width), layout)
 
 
 def resident_bytes(format: WeightFormat, shape: tuple[int, ...]) -> int:
@@ -69,11 +66,3 @@ def resident_bytes(format: WeightFormat, shape: tuple[int, ...]) -> int:
     if len(shape) == 1:
         return 4 * shape[0]
     return layout.starts(*shape)[-1] if layout and layout.wire else format.wire_bytes(shape)
-
-
-def _laid_out(data: torch.Tensor, layout: Layout, out: int, width: int) -> torch.Tensor:
-    if layout.wire is None:
-        return data
-    parted = torch.zeros(layout.starts(out, width)[-1], dtype=torch.uint8)
-    layout.wire.part(data, layout.sections(parted, out, width))
-    return parted

@@ -64,12 +64,12 @@ static void linear_part(const tc_team *t, const tc_matrix *m, int64_t begin, int
 void tc_linears(const tc_team *t, const tc_matrix *const *matrices, const tc_sink *sinks, int count, const tc_act *a,
                 int64_t rows) {
   int64_t units = 0, begin, end;
-  for (int i = 0; i < count; i++) units += (matrices[i]->out + 3) / 4;
+  for (int i = 0; i < count; i++) units += (matrices[i]->out + TC_PANEL - 1) / TC_PANEL;
   tc_share(t, units, &begin, &end);
   for (int i = 0; i < count; i++) {
     const tc_matrix *m = matrices[i];
-    int64_t own = (m->out + 3) / 4, from = begin < 0 ? 0 : begin, to = end < own ? end : own;
-    if (from < to) linear_part(t, m, 4 * from, 4 * to < m->out ? 4 * to : m->out, a, rows, sinks + i);
+    int64_t own = (m->out + TC_PANEL - 1) / TC_PANEL, from = begin < 0 ? 0 : begin, to = end < own ? end : own;
+    if (from < to) linear_part(t, m, TC_PANEL * from, TC_PANEL * to < m->out ? TC_PANEL * to : m->out, a, rows, sinks + i);
     begin -= own;
     end -= own;
   }

@@ -11,13 +11,14 @@
 #endif
 
 #define TC_BLOCK 128 /* elements that the integer kernels take at a time */
+#define TC_PANEL 16  /* outputs of int4 weights that lie together */
 #define TC_PAGE 32   /* tokens per page of the cache */
 #define TC_MAX_HEAD 256
 
-/* 128 activations as int8, a scale per 32: element i of sub-block s lies at low[16 s + i] or high[16 s + i - 16], as
-   the nibbles of int4 do. `sum` is the scaled sum of a sub-block, which a minimum is multiplied with. */
+/* 128 activations in two int8 parts, 128 * coarse + fine, a scale per sub-block of 32. `sum` is the scaled sum of a
+   sub-block, which a minimum is multiplied with. */
 typedef struct {
-  int8_t low[64], high[64];
+  int8_t coarse[TC_BLOCK], fine[TC_BLOCK];
   float scale[4], sum[4];
 } tc_q8;
 

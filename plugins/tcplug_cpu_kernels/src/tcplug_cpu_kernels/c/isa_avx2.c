@@ -8,7 +8,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define ROWS_FLOAT 2
 #define ROWS_INT8 2
-#define ROWS_INT4 4
+#define ROWS_INT4 2
 #define TABLE tc_avx2
 
 #ifdef __clang__

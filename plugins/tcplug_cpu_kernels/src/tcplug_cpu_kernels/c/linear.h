@@ -12,7 +12,7 @@
 
 /* Four packed rows; past the last output they repeat it, and what comes of them is dropped. */
 typedef struct {
-  const uint8_t *data[4], *scale[4], *minimum[4];
+  const uint8_t *data[4];
 } panel;
 
 INLINE panel panel_at(const tc_matrix *m, int64_t begin, int64_t row_bytes) {
@@ -20,8 +20,6 @@ INLINE panel panel_at(const tc_matrix *m, int64_t begin, int64_t row_bytes) {
   for (int o = 0; o < 4; o++) {
     int64_t row = begin + o < m->out ? begin + o : m->out - 1;
     p.data[o] = m->data + row * row_bytes;
-    p.scale[o] = m->scale + 2 * row * m->groups;
-    p.minimum[o] = m->minimum + 2 * row * m->groups;
   }
   return p;
 }
@@ -124,61 +122,57 @@ INLINE void int8_tile(const int R, const tc_matrix *m, const panel *p, int64_t b
   UNROLL for (int r = 0; r < R; r++) finish(m, begin, row + r, sum[r], sink);
 }
 
-/* ---- int4 weights: int8 activations, a scale per 32 */
+/* ---- int4 weights, in panels of 16 outputs that have a lane each: activations in two int8 parts, a scale per 32 */
 
-/* The halves that belong to sub-blocks 4 b to 4 b + 3 of one packed row. */
-INLINE uint64_t four_halves(const uint8_t *row, int64_t b, const tc_matrix *m) {
-  uint64_t four = 0;
-  if (m->span == 1) {
-    int64_t left = m->groups - 4 * b;
-    if (left >= 4) memcpy(&four, row + 8 * b, 8);
-    else memcpy(&four, row + 8 * b, (size_t)(2 * left));
-  } else if (m->span == 2) {
-    uint16_t two[2] = {0, 0};
-    memcpy(two, row + 4 * b, m->groups - 2 * b >= 2 ? 4 : 2);
-    four = two[0] * UINT64_C(0x00010001) | two[1] * UINT64_C(0x0001000100000000);
-  } else {
-    uint16_t one;
-    memcpy(&one, row + 2 * b, 2);
-    four = one * UINT64_C(0x0001000100010001);
+INLINE void finish_panel(const tc_matrix *m, int64_t begin, int64_t row, vf sums, const tc_sink *sink) {
+  float all[TC_PANEL], *y = sink->y + row * sink->stride + begin;
+  int64_t count = m->out - begin < TC_PANEL ? m->out - begin : TC_PANEL;
+  vf_store(all, sums);
+  for (int64_t o = 0; o < count; o++) {
+    if (m->bias) all[o] += m->bias[begin + o];
+    if (sink->add) all[o] += sink->add[row * sink->add_stride + begin + o];
+    y[o] = all[o];
   }
-  return four;
 }
 
-INLINE vf sub_block_halves(const uint8_t *const rows[4], int64_t b, const tc_matrix *m) {
-  uint64_t halves[4];
-  UNROLL for (int o = 0; o < 4; o++) halves[o] = four_halves(rows[o], b, m);
-  return vf_halves(halves);
+/* Of sub-block b: codes are at 64 bytes for each four of its 16 bytes, 16 outputs side by side. */
+INLINE void sub_block_dots(const int R, const uint8_t *codes, const tc_act *a, int64_t row, int64_t b, vi *dot) {
+  vp coarse[MOST_ROWS], fine[MOST_ROWS];
+  UNROLL for (int r = 0; r < R; r++) coarse[r] = fine[r] = vp_zero();
+  UNROLL for (int j = 0; j < 4; j++) {
+    PREFETCH(codes + 64 * j);
+    const vb both = vb_load(codes + 64 * j), low = vb_low(both), high = vb_high(both);
+    UNROLL for (int r = 0; r < R; r++) {
+      const tc_q8 *q = a->q8 + (row + r) * a->blocks + b / 4;
+      const int64_t at = b % 4 * 32 + 4 * j;
+      coarse[r] = vp_dot(vp_dot(coarse[r], low, q->coarse + at), high, q->coarse + at + 16);
+      fine[r] = vp_dot(vp_dot(fine[r], low, q->fine + at), high, q->fine + at + 16);
+    }
+  }
+  UNROLL for (int r = 0; r < R; r++) dot[r] = vp_join(coarse[r], fine[r]);
 }
 
-INLINE void int4_tile(const int R, const tc_matrix *m, const panel *p, int64_t begin, const tc_act *a, int64_t row,
+INLINE void int4_tile(const int R, const tc_matrix *m, int64_t begin, const tc_act *a, int64_t row,
                       const tc_sink *sink) {
-  const int64_t row_bytes = (m->in + 31) / 32 * 16;
+  const int64_t sub_blocks = (m->in + 31) / 32, panel = begin / TC_PANEL;
+  const uint8_t *codes = m->data + panel * sub_blocks * 16 * TC_PANEL;
+  const uint8_t *scales = m->scale + panel * m->groups * 2 * TC_PANEL;
+  const uint8_t *minima = m->minimum + panel * m->groups * 2 * TC_PANEL;
   vf sum[MOST_ROWS];
   UNROLL for (int r = 0; r < R; r++) sum[r] = vf_zero();
-  for (int64_t b = 0; b * TC_BLOCK < m->in; b++) {
-    uint8_t room[4][64];
-    vb low[4], high[4];
-    UNROLL for (int o = 0; o < 4; o++) {
-      PREFETCH(p->data[o] + b * 64);
-      vb both = vb_load(bytes_at(p->data[o], b * 64, row_bytes - b * 64, 64, room[o]));
-      low[o] = vb_low(both);
-      high[o] = vb_high(both);
-    }
-    vf scale = sub_block_halves(p->scale, b, m);
-    vf minimum = m->format == TC_INT4_ASYM ? sub_block_halves(p->minimum, b, m) : vf_mul(scale, vf_set1(-8.0f));
-    PREFETCH(p->scale[b & 3] + 8 * b - AHEAD * 7 / 8);
-    PREFETCH(p->minimum[b & 3] + 8 * b - AHEAD * 7 / 8);
+  for (int64_t b = 0; b < sub_blocks; b++) {
+    vi dot[MOST_ROWS];
+    const int64_t at = (m->span == 1 ? b : b / m->span) * 2 * TC_PANEL;
+    const vf scale = vf_load_f16(scales + at);
+    const vf minimum = m->format == TC_INT4_ASYM ? vf_load_f16(minima + at) : vf_mul(scale, vf_set1(-8.0f));
+    sub_block_dots(R, codes + b * 16 * TC_PANEL, a, row, b, dot);
     UNROLL for (int r = 0; r < R; r++) {
-      const tc_q8 *q = a->q8 + (row + r) * a->blocks + b;
-      vb x = vb_load(q->low), y = vb_load(q->high);
-      vi dot = vi_reduce4(vb_dot(low[0], high[0], x, y), vb_dot(low[1], high[1], x, y),
-                          vb_dot(low[2], high[2], x, y), vb_dot(low[3], high[3], x, y));
-      sum[r] = vf_fma(vf_from_vi(dot), vf_mul(scale, vf_expand4(q->scale)), sum[r]);
-      sum[r] = vf_fma(minimum, vf_expand4(q->sum), sum[r]);
+      const tc_q8 *q = a->q8 + (row + r) * a->blocks + b / 4;
+      sum[r] = vf_fma(vf_from_vi(dot[r]), vf_mul(scale, vf_set1(q->scale[b % 4])), sum[r]);
+      sum[r] = vf_fma(minimum, vf_set1(q->sum[b % 4]), sum[r]);
     }
   }
-  UNROLL for (int r = 0; r < R; r++) finish(m, begin, row + r, sum[r], sink);
+  UNROLL for (int r = 0; r < R; r++) finish_panel(m, begin, row + r, sum[r], sink);
 }
 
 /* ---- all */
@@ -194,16 +188,24 @@ INLINE void int4_tile(const int R, const tc_matrix *m, const panel *p, int64_t b
     else TILE(1);                                             \
   }
 
+static void int4_rows(const tc_matrix *m, int64_t begin, int64_t end, const tc_act *a, int64_t rows,
+                      const tc_sink *sink) {
+#define INT4_TILE(R) int4_tile(R, m, o, a, r, sink)
+  for (int64_t o = begin; o < end; o += TC_PANEL) TILES(ROWS_INT4, INT4_TILE)
+}
+
 static void linear_rows(const tc_matrix *m, int64_t begin, int64_t end, const tc_act *a, int64_t rows,
                         const tc_sink *sink) {
-  const int64_t sub_blocks = (m->in + 31) / 32;
-  const int64_t widths[] = {4 * m->in, 2 * m->in, 2 * m->in, m->in, 16 * sub_blocks, 16 * sub_blocks};
+  const int64_t widths[] = {4 * m->in, 2 * m->in, 2 * m->in, m->in};
+  if (m->format > TC_INT8) {
+    int4_rows(m, begin, end, a, rows, sink);
+    return;
+  }
   for (int64_t o = begin; o < end; o += 4) {
     panel p = panel_at(m, o, widths[m->format]);
     switch (m->format) {
 #define FLOAT_TILE(R) float_tile(R, FORMAT, m, &p, o, a, r, sink)
 #define INT8_TILE(R) int8_tile(R, m, &p, o, a, r, sink)
-#define INT4_TILE(R) int4_tile(R, m, &p, o, a, r, sink)
 #define FORMAT TC_FP32
       case TC_FP32: TILES(ROWS_FLOAT, FLOAT_TILE) break;
 #undef FORMAT
@@ -212,8 +214,7 @@ static void linear_rows(const tc_matrix *m, int64_t begin, int64_t end, const tc
 #undef FORMAT
 #define FORMAT TC_BF16
       case TC_BF16: TILES(ROWS_FLOAT, FLOAT_TILE) break;
-      case TC_INT8: TILES(ROWS_INT8, INT8_TILE) break;
-      default: TILES(ROWS_INT4, INT4_TILE) break;
+      default: TILES(ROWS_INT8, INT8_TILE) break;
     }
   }
 }

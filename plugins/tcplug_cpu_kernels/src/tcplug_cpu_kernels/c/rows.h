@@ -81,20 +81,24 @@ INLINE const float *padded_block(const float *x, int64_t count, float *room) {
   return room;
 }
 
+/* So that the coarse part stays within 127. */
+#define TOP (128.0f * 127 + 63)
+
 static void quantize8(const float *x, int64_t count, tc_q8 *to) {
   float room[TC_BLOCK];
   x = padded_block(x, count, room);
   for (int s = 0; s < 4; s++) {
-    vf a = vf_load(x + 32 * s), b = vf_load(x + 32 * s + 16);
-    float poison = vf_sum(vf_mul(vf_add(vf_mul(a, vf_zero()), b), vf_zero()));
-    float inverse;
-    float scale = scale_of(vf_largest(vf_max(vf_abs(a), vf_abs(b))), poison, 127.0f, &inverse);
-    a = vf_round(vf_mul(a, vf_set1(inverse)));
-    b = vf_round(vf_mul(b, vf_set1(inverse)));
-    vf_store_i8(to->low + 16 * s, a);
-    vf_store_i8(to->high + 16 * s, b);
+    vf both[2] = {vf_load(x + 32 * s), vf_load(x + 32 * s + 16)};
+    float poison = vf_sum(vf_mul(vf_add(vf_mul(both[0], vf_zero()), both[1]), vf_zero()));
+    float inverse, scale = scale_of(vf_largest(vf_max(vf_abs(both[0]), vf_abs(both[1]))), poison, TOP, &inverse);
+    for (int i = 0; i < 2; i++) {
+      both[i] = vf_round(vf_mul(both[i], vf_set1(inverse)));
+      vf coarse = vf_round(vf_mul(both[i], vf_set1(1.0f / 128)));
+      vf_store_i8(to->coarse + 32 * s + 16 * i, coarse);
+      vf_store_i8(to->fine + 32 * s + 16 * i, vf_fma(coarse, vf_set1(-128.0f), both[i]));
+    }
     to->scale[s] = scale;
-    to->sum[s] = scale * vf_sum(vf_add(a, b));
+    to->sum[s] = scale * vf_sum(vf_add(both[0], both[1]));
   }
 }
 

@@ -5,6 +5,7 @@ typedef struct { __m256 x, y; } vf;
 typedef struct { __m256i x, y; } vi;
 typedef vi vb;
 typedef vi vh;
+typedef vi vp;
 
 #define VF(X, Y) ((vf){(X), (Y)})
 #define VI(X, Y) ((vi){(X), (Y)})
@@ -79,22 +80,22 @@ INLINE vb vb_load(const void *p) { return VI(load8(p, 0), load8(p, 1)); }
 INLINE __m256i nibbles(__m256i a) { return _mm256_and_si256(a, _mm256_set1_epi8(15)); }
 INLINE vb vb_low(vb a) { return VI(nibbles(a.x), nibbles(a.y)); }
 INLINE vb vb_high(vb a) { return VI(nibbles(_mm256_srli_epi16(a.x, 4)), nibbles(_mm256_srli_epi16(a.y, 4))); }
-/* Codes are at most 15 and activations at most 127, so the int16 sums stay below 15 * 127 * 4. */
-INLINE __m256i dot8(__m256i low, __m256i high, __m256i x, __m256i y) {
-  __m256i pairs = _mm256_add_epi16(_mm256_maddubs_epi16(low, x), _mm256_maddubs_epi16(high, y));
-  return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+INLINE vp vp_zero(void) { return vi_zero(); }
+/* In int16: codes are at most 15 and activations at most 127, so the sixteen products of a lane stay below 32,767. */
+INLINE vp vp_dot(vp sum, vb codes, const int8_t *four) {
+  int32_t bytes;
+  memcpy(&bytes, four, 4);
+  const __m256i x = _mm256_set1_epi32(bytes);
+  return VI(_mm256_add_epi16(sum.x, _mm256_maddubs_epi16(codes.x, x)),
+            _mm256_add_epi16(sum.y, _mm256_maddubs_epi16(codes.y, x)));
 }
-INLINE vi vb_dot(vb low, vb high, vb x, vb y) { return VI(dot8(low.x, high.x, x.x, y.x), dot8(low.y, high.y, x.y, y.y)); }
+INLINE __m256i join8(__m256i coarse, __m256i fine) {
+  return _mm256_add_epi32(_mm256_madd_epi16(coarse, _mm256_set1_epi16(128)), _mm256_madd_epi16(fine, _mm256_set1_epi16(1)));
+}
+INLINE vi vp_join(vp coarse, vp fine) { return VI(join8(coarse.x, fine.x), join8(coarse.y, fine.y)); }
 
 INLINE vh vh_load(const int16_t *p) { return VI(load8(p, 0), load8(p, 1)); }
 INLINE vh vh_load_i8(const void *p) { return VI(_mm256_cvtepi8_epi16(half(p, 0)), _mm256_cvtepi8_epi16(half(p, 1))); }
 INLINE vi vh_dot(vi sum, vh a, vh b) {
   return VI(_mm256_add_epi32(sum.x, _mm256_madd_epi16(a.x, b.x)), _mm256_add_epi32(sum.y, _mm256_madd_epi16(a.y, b.y)));
-}
-
-INLINE vf vf_halves(const uint64_t *rows) {
-  __m128i a = _mm_cvtsi64_si128((int64_t)rows[0]), b = _mm_cvtsi64_si128((int64_t)rows[1]);
-  __m128i c = _mm_cvtsi64_si128((int64_t)rows[2]), d = _mm_cvtsi64_si128((int64_t)rows[3]);
-  __m128i ab = _mm_unpacklo_epi16(a, b), cd = _mm_unpacklo_epi16(c, d);
-  return VF(_mm256_cvtph_ps(_mm_unpacklo_epi32(ab, cd)), _mm256_cvtph_ps(_mm_unpackhi_epi32(ab, cd)));
 }

@@ -2,7 +2,7 @@
 #include <immintrin.h>
 
 typedef __m512 vf;
-typedef __m512i vi, vb, vh;
+typedef __m512i vi, vb, vh, vp;
 
 INLINE vf vf_set1(float a) { return _mm512_set1_ps(a); }
 INLINE vf vf_load(const void *p) { return _mm512_loadu_ps(p); }
@@ -57,18 +57,14 @@ INLINE void vf_store_i16(int16_t *p, vf a) {
 INLINE vb vb_load(const void *p) { return _mm512_loadu_si512(p); }
 INLINE vb vb_low(vb a) { return _mm512_and_si512(a, _mm512_set1_epi8(15)); }
 INLINE vb vb_high(vb a) { return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(15)); }
-INLINE vi vb_dot(vb low, vb high, vb x, vb y) {
-  return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, x), high, y);
+INLINE vp vp_zero(void) { return _mm512_setzero_si512(); }
+INLINE vp vp_dot(vp sum, vb codes, const int8_t *four) {
+  int32_t x;
+  memcpy(&x, four, 4);
+  return _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(x));
 }
+INLINE vi vp_join(vp coarse, vp fine) { return _mm512_add_epi32(_mm512_slli_epi32(coarse, 7), fine); }
 
 INLINE vh vh_load(const int16_t *p) { return _mm512_loadu_si512(p); }
 INLINE vh vh_load_i8(const void *p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256(p)); }
 INLINE vi vh_dot(vi sum, vh a, vh b) { return _mm512_dpwssd_epi32(sum, a, b); }
-
-INLINE vf vf_halves(const uint64_t *rows) {
-  __m128i a = _mm_cvtsi64_si128((int64_t)rows[0]), b = _mm_cvtsi64_si128((int64_t)rows[1]);
-  __m128i c = _mm_cvtsi64_si128((int64_t)rows[2]), d = _mm_cvtsi64_si128((int64_t)rows[3]);
-  __m128i ab = _mm_unpacklo_epi16(a, b), cd = _mm_unpacklo_epi16(c, d);
-  __m128i low = _mm_unpacklo_epi32(ab, cd), high = _mm_unpackhi_epi32(ab, cd);
-  return _mm512_cvtph_ps(_mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1));
-}

@@ -7,6 +7,7 @@
 
 typedef struct { float v[16]; } vf;
 typedef struct { int32_t v[16]; } vi;
+typedef vi vp;
 typedef struct { int8_t v[64]; } vb;
 typedef struct { int16_t v[32]; } vh;
 
@@ -83,11 +84,13 @@ INLINE void vf_store_i16(int16_t *p, vf a) { for (int i = 0; i < 16; i++) p[i] =
 INLINE vb vb_load(const void *p) { vb a; memcpy(&a, p, sizeof a); return a; }
 INLINE vb vb_low(vb a) { EACH(vb, 64, (int8_t)(a.v[i] & 15)); }
 INLINE vb vb_high(vb a) { EACH(vb, 64, (int8_t)((uint8_t)a.v[i] >> 4)); }
-INLINE vi vb_dot(vb low, vb high, vb x, vb y) {
-  vi to = vi_zero();
-  for (int i = 0; i < 64; i++) to.v[i / 4] += low.v[i] * x.v[i] + high.v[i] * y.v[i];
-  return to;
+/* Sums of four products of codes and activations a lane, of up to 32 in all. */
+INLINE vp vp_zero(void) { return vi_zero(); }
+INLINE vp vp_dot(vp sum, vb codes, const int8_t *four) {
+  for (int i = 0; i < 64; i++) sum.v[i / 4] += codes.v[i] * four[i % 4];
+  return sum;
 }
+INLINE vi vp_join(vp coarse, vp fine) { EACH(vi, 16, 128 * coarse.v[i] + fine.v[i]); }
 
 INLINE vh vh_load(const int16_t *p) { vh a; memcpy(&a, p, sizeof a); return a; }
 INLINE vh vh_load_i8(const void *p) { int8_t b[32]; memcpy(b, p, sizeof b); EACH(vh, 32, b[i]); }
@@ -95,6 +98,3 @@ INLINE vi vh_dot(vi sum, vh a, vh b) {
   for (int i = 0; i < 16; i++) sum.v[i] += a.v[2 * i] * b.v[2 * i] + a.v[2 * i + 1] * b.v[2 * i + 1];
   return sum;
 }
-
-/* rows[o] holds four halves, one a quarter: lane 4 q + o is half q of row o. */
-INLINE vf vf_halves(const uint64_t *rows) { EACH(vf, 16, from_f16((uint16_t)(rows[i % 4] >> (16 * (i / 4))))); }

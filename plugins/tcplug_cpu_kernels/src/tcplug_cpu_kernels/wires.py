@@ -1,0 +1,67 @@
+"""How int4 weights come: their codes, scales and minima taken from packed bytes, and put back bit for bit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import attrs
+import torch
+
+ALIGNMENT = 64
+
+
+def starts_of(sizes: Sequence[int]) -> list[int]:
+    """Where sections of so many bytes begin, each at a multiple of 64, and last where the data ends."""
+    starts, end = [], 0
+    for size in sizes:
+        starts.append(end + -end % ALIGNMENT)
+        end = starts[-1] + size
+    return [*starts, end]
+
+
+class Wire(ABC):
+    """One way to pack a matrix whose rows have codes, scales and maybe minima, ``row_bytes`` of each."""
+
+    @abstractmethod
+    def parts(self, data: torch.Tensor, out: int, row_bytes: Sequence[int]) -> list[torch.Tensor]:
+        """Each as ``[out, blocks, bytes]``, sharing memory with ``data``."""
+
+    @abstractmethod
+    def join(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Packed bytes of ``parts``, each ``[rows, bytes]``."""
+
+
+@attrs.frozen
+class Sections(Wire):
+    """The codes of all rows, then all scales, then all minima."""
+
+    def parts(self, data: torch.Tensor, out: int, row_bytes: Sequence[int]) -> list[torch.Tensor]:
+        starts = starts_of([out * size for size in row_bytes])
+        return [data[at : at + out * size].view(out, 1, size) for at, size in zip(starts, row_bytes, strict=False)]
+
+    def join(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        starts = starts_of([part.numel() for part in parts])
+        data = torch.zeros(starts[-1], dtype=torch.uint8)
+        for at, part in zip(starts, parts, strict=False):
+            data[at : at + part.numel()] = part.flatten()
+        return data
+
+
+@attrs.frozen
+class Interleaved(Wire):
+    """Blocks of 32 weights that hold their own scale; ``fields`` says which of their bytes belong to which part."""
+
+    nbytes: int
+    fields: tuple[slice, ...]
+
+    def parts(self, data: torch.Tensor, out: int, row_bytes: Sequence[int]) -> list[torch.Tensor]:
+        return [data.view(out, -1, self.nbytes)[:, :, field] for field in self.fields]
+
+    def join(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        rows, size = parts[-1].shape
+        blocks = torch.empty(rows, size // 2, self.nbytes, dtype=torch.uint8)
+        for part, field in zip(parts, self.fields, strict=True):
+            into = blocks[:, :, field]
+            into.copy_(part.view(into.shape))
+        return blocks.flatten()
