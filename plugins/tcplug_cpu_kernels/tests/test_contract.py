@@ -13,7 +13,16 @@ TOLERANCES = {"fp32": 1e-6, "fp16": 1e-6, "bf16": 1e-6}
 
 
 class Contract(KernelContract):
-    ids = (*TOLERANCES, "int8", "int4.g32.asym", "int4.g64.sym", "int4.g128.asym", "gguf.q4_0", "gguf.q4_1")
+    ids = (
+        *TOLERANCES,
+        "int8",
+        "int4.g32.asym",
+        "int4.g64.sym",
+        "int4.g128.asym",
+        "gguf.q4_0",
+        "gguf.q4_1",
+        "gguf.q8_0",
+    )
     level = BEST
 
     def tolerance(self, format):
@@ -38,5 +47,5 @@ class TestBest(Contract):
 
 
 class TestPlain(Contract):
-    ids = ("fp16", "int8", "int4.g32.sym", "gguf.q4_1")
+    ids = ("fp16", "int8", "int4.g32.sym", "gguf.q4_1", "gguf.q8_0")
     level = 0

@@ -1,4 +1,4 @@
-"""int4 weights, laid out anew when they are prepared: what the library reads, and the rows that come back."""
+"""Weights in quant groups, laid out anew once: what the library reads, and the rows that come back."""
 
 from __future__ import annotations
 
@@ -46,6 +46,14 @@ def test_q4_1_is_parted_and_put_in_panels(format_of):
     gap = torch.zeros(32, dtype=torch.uint8)
     wanted = [in_panel(torch.stack([one, other])), of_panel(0.5, 2), gap, of_panel(-1, 3)]
     assert torch.equal(data, torch.cat(wanted))
+
+
+def test_q8_0_becomes_unsigned(format_of):
+    """One row of one block: -128, -127, ... -97 are 0, 1, ... 31 around 128."""
+    data = prepared(format_of("gguf.q8_0"), (1, 32), halves(0.5), torch.arange(128, 160, dtype=torch.uint8))
+    codes = data[:512].view(8, 16, 4)
+    assert torch.equal(codes[:, 0].flatten(), torch.arange(32, dtype=torch.uint8))
+    assert torch.equal(data[512:], of_panel(0.5))
 
 
 def test_sections_are_put_in_panels(format_of):

@@ -14,6 +14,7 @@ from truecluster.api import Role, Slot
 
 pytestmark = pytest.mark.skipif(path() is None, reason="the library wasn't built: there is no C compiler")
 SCRATCH = Scratch()
+BLOCKS = ("gguf.q4_0", "gguf.q4_1", "gguf.q8_0")
 IDS = ("fp32", "fp16", "bf16", "int8", *(f"int4.g{n}.{kind}" for n in (32, 64, 128) for kind in ("asym", "sym")))
 
 
@@ -34,8 +35,11 @@ def product(format, out, width, count):
     return y
 
 
-@pytest.mark.parametrize("id", IDS)
-@pytest.mark.parametrize("shape", [(6, 128), (5, 8), (4, 161), (9, 608)])
+@pytest.mark.parametrize(
+    ("id", "shape"),
+    [(id, shape) for id in IDS for shape in ((6, 128), (5, 8), (4, 161), (9, 608))]
+    + [(id, (33, 608)) for id in BLOCKS],
+)
 def test_a_linear_has_the_same_bits(use, format_of, id, shape):
     if use(2) != 2:
         pytest.skip("this machine has no AVX-512 with VNNI")
@@ -44,13 +48,13 @@ def test_a_linear_has_the_same_bits(use, format_of, id, shape):
     assert torch.equal(product(format_of(id), *shape, 11), wide)
 
 
-@pytest.mark.parametrize("id", IDS)
-def test_plain_c_agrees(use, format_of, id):
+@pytest.mark.parametrize(("id", "width"), [*((id, 300) for id in IDS), *((id, 320) for id in BLOCKS)])
+def test_plain_c_agrees(use, format_of, id, width):
     if use(BEST) == 0:
         pytest.skip("this machine has nothing but plain C")
-    best = product(format_of(id), 9, 300, 11)
+    best = product(format_of(id), 9, width, 11)
     assert use(0) == 0
-    torch.testing.assert_close(product(format_of(id), 9, 300, 11), best, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(product(format_of(id), 9, width, 11), best, rtol=1e-5, atol=1e-4)
 
 
 def test_a_level_that_is_not_there_gives_the_next_below(use):

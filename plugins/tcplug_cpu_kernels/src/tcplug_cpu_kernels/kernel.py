@@ -1,7 +1,7 @@
 """The kernel: which descriptions it takes, and what becomes of their tensors.
 
-Linears over int4 weights see activations in two int8 parts, 15 bits with a scale per 32; over int8 weights in int16, a
-scale per 128; over the others in fp32. A row's bits depend on nothing but the row and its sequence.
+Linears over weights in quant groups see activations in two int8 parts, 15 bits with a scale per 32; over int8 weights
+in int16, a scale per 128; over the others in fp32. A row's bits depend on nothing but the row and its sequence.
 """
 
 from __future__ import annotations

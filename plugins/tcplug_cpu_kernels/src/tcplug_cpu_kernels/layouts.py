@@ -1,7 +1,7 @@
 """How matrices lie for the library, known by their format's id alone.
 
-Floats and int8 lie as they come. Of int4, 16 outputs lie together, so that each has a lane of its own: four bytes of
-codes of each in turn, then two of each one's scale, then of each one's minimum.
+Floats and int8 lie as they come. Of the others, which have quant groups, 16 outputs lie together, so that each has a
+lane of its own: four bytes of codes of each in turn, then two of each one's scale, then of each one's minimum.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ SUB_BLOCK = 32
 """Weights that share 16 bytes of int4 codes."""
 PANEL = 16
 """Outputs that lie together."""
+SIGN = 128
+"""The bit that, turned over, makes signed bytes unsigned ones around 128."""
 FORMATS = {"fp32": 0, "fp16": 1, "bf16": 2, "int8": 3}
 INT4 = {"asym": 4, "sym": 5}
+BYTES = 6
 GROUPS = {"g32": 32, "g64": 64, "g128": 128}
 
 
 @attrs.frozen
 class Layout:
-    """The library's number for it, and of int4 the weights per quant group and how they come."""
+    """The library's number for it; of quant groups, how many weights they have and how they come."""
 
     number: int
     group: int = 0
@@ -36,8 +39,9 @@ class Layout:
     def row_bytes(self, width: int) -> list[int]:
         """Of a row, in each section."""
         if self.wire:
-            grids = 1 if self.number == INT4["sym"] else 2
-            return [math.ceil(width / SUB_BLOCK) * SUB_BLOCK // 2, *[2 * self.groups(width)] * grids]
+            grids = 2 if self.number == INT4["asym"] else 1
+            codes = SUB_BLOCK if self.number == BYTES else SUB_BLOCK // 2
+            return [math.ceil(width / SUB_BLOCK) * codes, *[2 * self.groups(width)] * grids]
         if self.number == FORMATS["int8"]:
             return [width, 4]
         return [width * (2 if self.number else 4)]
@@ -63,12 +67,16 @@ class Layout:
         parts = self.wire.parts(data, out, self.row_bytes(width))
         for panels, part in zip(self._panels(laid, out, width), parts, strict=True):
             _fill(panels, part)
+        if self.number == BYTES:
+            laid[: self.sizes(out, width)[0]].bitwise_xor_(SIGN)
         return laid
 
     def take(self, data: torch.Tensor, out: int, width: int, index: torch.Tensor) -> torch.Tensor:
         """Packed bytes of the named rows of a matrix that lies in panels."""
         assert self.wire is not None
         rows = [panels[index // PANEL, :, index % PANEL].flatten(1) for panels in self._panels(data, out, width)]
+        if self.number == BYTES:
+            rows[0] ^= SIGN
         return self.wire.join(rows)
 
     def _panels(self, data: torch.Tensor, out: int, width: int) -> list[torch.Tensor]:
@@ -92,10 +100,11 @@ def _fill(panels: torch.Tensor, part: torch.Tensor) -> None:
 
 WIRES: Mapping[str, Layout] = {
     **{f"int4.{name}.{kind}": Layout(INT4[kind], group, Sections()) for name, group in GROUPS.items() for kind in INT4},
+    "gguf.q8_0": Layout(BYTES, 32, Interleaved(34, (slice(2, 34), slice(0, 2)))),
     "gguf.q4_0": Layout(INT4["sym"], 32, Interleaved(18, (slice(2, 18), slice(0, 2)))),
     "gguf.q4_1": Layout(INT4["asym"], 32, Interleaved(20, (slice(4, 20), slice(0, 2), slice(2, 4)))),
 }
-"""Of ggml's blocks of 32: fp16 scale, fp16 minimum where there is one, codes in the order that int4 has."""
+"""ggml's blocks of 32 are an fp16 scale, an fp16 minimum where there is one, and codes in the order that int4 has."""
 
 
 def layout_of(format: WeightFormat) -> Layout | None:

@@ -1,4 +1,4 @@
-"""How int4 weights come: their codes, scales and minima taken from packed bytes, and put back bit for bit."""
+"""How weights in quant groups come: codes, scales and minima taken from packed bytes, and put back bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-/* Products of packed rows with rows of activations, four outputs at a time. Written over the lanes of simd_*.h.
+/* Products of packed rows with rows of activations, four or sixteen outputs at a time. Written over the lanes of simd_*.h.
 
    A lane sums the same elements in the same order whatever the number of rows in a tile, so a row's bits don't depend
    on it. Integer sums are exact. */
@@ -122,7 +122,8 @@ INLINE void int8_tile(const int R, const tc_matrix *m, const panel *p, int64_t b
   UNROLL for (int r = 0; r < R; r++) finish(m, begin, row + r, sum[r], sink);
 }
 
-/* ---- int4 weights, in panels of 16 outputs that have a lane each: activations in two int8 parts, a scale per 32 */
+/* ---- int4, and bytes with a scale per 32, in panels of 16 outputs that have a lane each: activations in two int8
+   parts, a scale per 32 */
 
 INLINE void finish_panel(const tc_matrix *m, int64_t begin, int64_t row, vf sums, const tc_sink *sink) {
   float all[TC_PANEL], *y = sink->y + row * sink->stride + begin;
@@ -135,8 +136,8 @@ INLINE void finish_panel(const tc_matrix *m, int64_t begin, int64_t row, vf sums
   }
 }
 
-/* Of sub-block b: codes are at 64 bytes for each four of its 16 bytes, 16 outputs side by side. */
-INLINE void sub_block_dots(const int R, const uint8_t *codes, const tc_act *a, int64_t row, int64_t b, vi *dot) {
+/* Of sub-block b: 64 bytes at a time, four of each output. */
+INLINE void nibble_dots(const int R, const uint8_t *codes, const tc_act *a, int64_t row, int64_t b, vf *dot) {
   vp coarse[MOST_ROWS], fine[MOST_ROWS];
   UNROLL for (int r = 0; r < R; r++) coarse[r] = fine[r] = vp_zero();
   UNROLL for (int j = 0; j < 4; j++) {
@@ -149,26 +150,51 @@ INLINE void sub_block_dots(const int R, const uint8_t *codes, const tc_act *a, i
       fine[r] = vp_dot(vp_dot(fine[r], low, q->fine + at), high, q->fine + at + 16);
     }
   }
-  UNROLL for (int r = 0; r < R; r++) dot[r] = vp_join(coarse[r], fine[r]);
+  UNROLL for (int r = 0; r < R; r++) dot[r] = vf_from_vi(vp_join(coarse[r], fine[r]));
 }
 
-INLINE void int4_tile(const int R, const tc_matrix *m, int64_t begin, const tc_act *a, int64_t row,
-                      const tc_sink *sink) {
+/* Bytes nibble by nibble, because products of whole ones would overflow without VNNI. */
+INLINE void byte_dots(const int R, const uint8_t *codes, const tc_act *a, int64_t row, int64_t b, vf *dot) {
+  vp coarse[MOST_ROWS][2], fine[MOST_ROWS][2];
+  UNROLL for (int r = 0; r < R; r++) coarse[r][0] = coarse[r][1] = fine[r][0] = fine[r][1] = vp_zero();
+  UNROLL for (int j = 0; j < 8; j++) {
+    PREFETCH(codes + 64 * j);
+    const vb both = vb_load(codes + 64 * j), part[2] = {vb_low(both), vb_high(both)};
+    UNROLL for (int r = 0; r < R; r++) {
+      const tc_q8 *q = a->q8 + (row + r) * a->blocks + b / 4;
+      const int64_t at = b % 4 * 32 + 4 * j;
+      UNROLL for (int n = 0; n < 2; n++) {
+        coarse[r][n] = vp_dot(coarse[r][n], part[n], q->coarse + at);
+        fine[r][n] = vp_dot(fine[r][n], part[n], q->fine + at);
+      }
+    }
+  }
+  UNROLL for (int r = 0; r < R; r++) {
+    const vf low = vf_from_vi(vp_join(coarse[r][0], fine[r][0])), high = vf_from_vi(vp_join(coarse[r][1], fine[r][1]));
+    dot[r] = vf_fma(high, vf_set1(16.0f), low);
+  }
+}
+
+INLINE void panel_tile(const int R, const int format, const tc_matrix *m, int64_t begin, const tc_act *a, int64_t row,
+                       const tc_sink *sink) {
   const int64_t sub_blocks = (m->in + 31) / 32, panel = begin / TC_PANEL;
-  const uint8_t *codes = m->data + panel * sub_blocks * 16 * TC_PANEL;
+  const int64_t bytes = (format == TC_BYTES ? 32 : 16) * TC_PANEL;
+  const uint8_t *codes = m->data + panel * sub_blocks * bytes;
   const uint8_t *scales = m->scale + panel * m->groups * 2 * TC_PANEL;
   const uint8_t *minima = m->minimum + panel * m->groups * 2 * TC_PANEL;
+  const vf zero_point = vf_set1(format == TC_BYTES ? -128.0f : -8.0f);
   vf sum[MOST_ROWS];
   UNROLL for (int r = 0; r < R; r++) sum[r] = vf_zero();
   for (int64_t b = 0; b < sub_blocks; b++) {
-    vi dot[MOST_ROWS];
+    vf dot[MOST_ROWS];
     const int64_t at = (m->span == 1 ? b : b / m->span) * 2 * TC_PANEL;
     const vf scale = vf_load_f16(scales + at);
-    const vf minimum = m->format == TC_INT4_ASYM ? vf_load_f16(minima + at) : vf_mul(scale, vf_set1(-8.0f));
-    sub_block_dots(R, codes + b * 16 * TC_PANEL, a, row, b, dot);
+    const vf minimum = format == TC_INT4_ASYM ? vf_load_f16(minima + at) : vf_mul(scale, zero_point);
+    if (format == TC_BYTES) byte_dots(R, codes + b * bytes, a, row, b, dot);
+    else nibble_dots(R, codes + b * bytes, a, row, b, dot);
     UNROLL for (int r = 0; r < R; r++) {
       const tc_q8 *q = a->q8 + (row + r) * a->blocks + b / 4;
-      sum[r] = vf_fma(vf_from_vi(dot[r]), vf_mul(scale, vf_set1(q->scale[b % 4])), sum[r]);
+      sum[r] = vf_fma(dot[r], vf_mul(scale, vf_set1(q->scale[b % 4])), sum[r]);
       sum[r] = vf_fma(minimum, vf_set1(q->sum[b % 4]), sum[r]);
     }
   }
@@ -188,17 +214,29 @@ INLINE void int4_tile(const int R, const tc_matrix *m, int64_t begin, const tc_a
     else TILE(1);                                             \
   }
 
-static void int4_rows(const tc_matrix *m, int64_t begin, int64_t end, const tc_act *a, int64_t rows,
-                      const tc_sink *sink) {
-#define INT4_TILE(R) int4_tile(R, m, o, a, r, sink)
-  for (int64_t o = begin; o < end; o += TC_PANEL) TILES(ROWS_INT4, INT4_TILE)
+static void panel_rows(const tc_matrix *m, int64_t begin, int64_t end, const tc_act *a, int64_t rows,
+                       const tc_sink *sink) {
+#define PANEL_TILE(R) panel_tile(R, FORMAT, m, o, a, r, sink)
+  for (int64_t o = begin; o < end; o += TC_PANEL) {
+    switch (m->format) {
+#define FORMAT TC_INT4_ASYM
+      case TC_INT4_ASYM: TILES(ROWS_INT4, PANEL_TILE) break;
+#undef FORMAT
+#define FORMAT TC_INT4_SYM
+      case TC_INT4_SYM: TILES(ROWS_INT4, PANEL_TILE) break;
+#undef FORMAT
+#define FORMAT TC_BYTES
+      default: TILES(ROWS_INT8, PANEL_TILE) break;
+#undef FORMAT
+    }
+  }
 }
 
 static void linear_rows(const tc_matrix *m, int64_t begin, int64_t end, const tc_act *a, int64_t rows,
                         const tc_sink *sink) {
   const int64_t widths[] = {4 * m->in, 2 * m->in, 2 * m->in, m->in};
   if (m->format > TC_INT8) {
-    int4_rows(m, begin, end, a, rows, sink);
+    panel_rows(m, begin, end, a, rows, sink);
     return;
   }
   for (int64_t o = begin; o < end; o += 4) {

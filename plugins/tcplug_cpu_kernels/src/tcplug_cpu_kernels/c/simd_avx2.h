@@ -90,7 +90,8 @@ INLINE vp vp_dot(vp sum, vb codes, const int8_t *four) {
             _mm256_add_epi16(sum.y, _mm256_maddubs_epi16(codes.y, x)));
 }
 INLINE __m256i join8(__m256i coarse, __m256i fine) {
-  return _mm256_add_epi32(_mm256_madd_epi16(coarse, _mm256_set1_epi16(128)), _mm256_madd_epi16(fine, _mm256_set1_epi16(1)));
+  const __m256i one = _mm256_set1_epi16(1), large = _mm256_set1_epi16(128);
+  return _mm256_add_epi32(_mm256_madd_epi16(coarse, large), _mm256_madd_epi16(fine, one));
 }
 INLINE vi vp_join(vp coarse, vp fine) { return VI(join8(coarse.x, fine.x), join8(coarse.y, fine.y)); }
 

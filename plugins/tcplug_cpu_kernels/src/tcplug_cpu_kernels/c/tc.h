@@ -13,12 +13,12 @@
 #define TC_API
 #endif
 
-enum { TC_FP32, TC_FP16, TC_BF16, TC_INT8, TC_INT4_ASYM, TC_INT4_SYM };
+enum { TC_FP32, TC_FP16, TC_BF16, TC_INT8, TC_INT4_ASYM, TC_INT4_SYM, TC_BYTES };
 
 /* A matrix [out, in]; pointers may have any alignment. `span` is the number of 32-element sub-blocks per quant group,
-   `groups` their number per row. Floats and int8 lie row by row. int4 lies in panels of 16 outputs, the last one filled
-   up: codes [panel][in / 8][16][4], halves [panel][groups][16]; byte j of a sub-block's 16 has element j in its low
-   nibble and element j + 16 in its high one. */
+   `groups` their number per row. Floats and int8 lie row by row, the others in panels of 16 outputs, the last one filled
+   up: first the codes of a sub-block, four bytes of each output in turn, then halves [panel][groups][16]. Of int4's 16
+   bytes, byte j has element j in its low nibble and element j + 16 in its high one; TC_BYTES are unsigned, around 128. */
 typedef struct {
   const uint8_t *data;
   const uint8_t *scale;
