@@ -10,9 +10,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
+import httpx
 import pytest
-from commands import Command, Commands, Ended, is_free, wait_gone
+from commands import Command, Commands, Ended, Served, is_free, wait_gone
 
 LONG = 3000
 """Tokens that take far longer than a test does."""
@@ -160,3 +162,25 @@ def test_ctrl_c_in_a_chat(tc: Commands, tiny: Path) -> None:
     interrupted(command)
     os.close(master)
     os.close(terminal)
+
+
+@pytest.mark.parametrize("service", ["cluster", "run"])
+def test_ctrl_c_of_a_service_ends_its_requests_first(tc: Commands, tiny: Path, service: str) -> None:
+    """The client gets an error in the API's shape, and nobody a trace."""
+    if service == "cluster":
+        command, api, port = tc.cluster(tiny, "--max-nodes", 1)
+        tc.node(port, "a")
+        command.wait_for("a: blocks 0-3")
+    else:
+        command = tc.start("run", "--model", tiny, "--nodes", 1, "--serve", "--api-port", 0)
+        api = int(command.wait_for(r"on http://127\.0\.0\.1:(\d+)/v1")[1])
+        command.wait_for("worker-1: blocks 0-3")
+    answers: list[httpx.Response] = []
+    asking = Thread(target=lambda: answers.append(Served(command, api, 0).complete(max_tokens=100_000)))
+    asking.start()
+    time.sleep(2)
+    ended = interrupted(command)
+    asking.join(20)
+    assert "Traceback" not in ended.err, ended.err
+    assert answers[0].status_code == 500
+    assert answers[0].json()["error"]["type"] == "server_error"

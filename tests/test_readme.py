@@ -63,13 +63,16 @@ def test_a_command_that_ends(line: str, tour: Commands) -> None:
 
 def test_the_cluster_of_the_tour(tour: Commands) -> None:
     cluster = next(line for line in CONSOLE if "tc cluster" in line and "--node-host" not in line)
-    node = next(line for line in CONSOLE if "tc node" in line)
+    nodes = [line for line in CONSOLE if "tc node" in line]
     running = tour.start(*_words(cluster), "--node-port", 0, "--api-port", 0)
-    nodes = running.wait_for(r"tc node --cluster-host 127\.0\.0\.1 --cluster-port (\d+)", 280)[1]
+    port = running.wait_for(r"tc node --cluster-host 127\.0\.0\.1 --cluster-port (\d+)", 280)[1]
     api = running.wait_for(r"API on http://127\.0\.0\.1:(\d+)/v1")[1]
-    for name in ("one", "two"):
-        tour.start(*[nodes if word == "7001" else word for word in _words(node)], "--node-id", name)
-    running.wait_for(r"weights .* from its store", 280, count=2)
+    for node in nodes:
+        words = [{"7001": port}.get(word, word) for word in _words(node)]
+        store = words.pop(words.index("--work-dir") + 1)
+        words.remove("--work-dir")
+        tour.start(*words, work_dir=store)
+    assert "0.0 MB sent" not in running.wait_for(r"weights .* from its store.*", 280, count=2)[0]
     if shutil.which("curl") is None:
         pytest.skip("curl isn't installed")
     for line in CONSOLE:

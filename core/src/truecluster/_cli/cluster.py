@@ -71,4 +71,7 @@ def cluster(
         node_port=node_port,
         report=Terminal(),
     )
-    anyio.run(serve_cluster, Registry.installed(), host_options, api_host, api_port, given is None)
+    registry = Registry.installed()
+    if o.reaches_only_here(registry, transport):
+        raise RequestError(f"--transport {transport} reaches only this process, and no node could join; tc run has it")
+    anyio.run(serve_cluster, registry, host_options, api_host, api_port, given is None)

@@ -12,12 +12,14 @@ import attrs
 
 from truecluster._cluster.local import Join, Workers
 from truecluster._registry import Registry
-from truecluster.api import NodeError, TransportSpec, TrueClusterError
+from truecluster.api import NodeError, TrueClusterError
 
-from .options import Asking, HeadPlace, new_key, say, split_planner
+from .options import Asking, HeadPlace, new_key, reaches_only_here, say, split_planner
 from .terminal import Terminal
 
 if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
     from truecluster._cluster.model import ClusterModel
     from truecluster._text import TextModel
 
@@ -41,7 +43,7 @@ class Launch:
     log_level: str
 
 
-Body = Callable[["Hosted"], Awaitable[None]]
+Body = Callable[["Hosted", "TaskGroup"], Awaitable[None]]
 Check = Callable[["ClusterModel", "TextModel"], None]
 
 
@@ -49,7 +51,7 @@ def answer(launch: Launch, asking: Asking, prompt: str) -> None:
     """Answer one prompt."""
     started = time.monotonic()
 
-    async def body(hosted: Hosted) -> None:
+    async def body(hosted: Hosted, outside: TaskGroup) -> None:
         from anyio.to_thread import run_sync
 
         from .asking import ask
@@ -67,7 +69,7 @@ def answer(launch: Launch, asking: Asking, prompt: str) -> None:
 def chat(launch: Launch, asking: Asking) -> None:
     """Talk until the input ends."""
 
-    async def body(hosted: Hosted) -> None:
+    async def body(hosted: Hosted, outside: TaskGroup) -> None:
         from anyio.to_thread import run_sync
 
         from .asking import talk
@@ -89,26 +91,27 @@ def serve(launch: Launch, host: str, port: int) -> None:
     sock = listen(host, port)
     name = f"[{host}]" if ":" in host else host
 
-    async def body(hosted: Hosted) -> None:
+    async def body(hosted: Hosted, outside: TaskGroup) -> None:
         from .hosting import serve_api
 
         say(f"serving {hosted.model.name} on http://{name}:{sock.getsockname()[1]}/v1 (Ctrl-C stops)")
-        await serve_api(hosted, sock)
+        outside.start_soon(serve_api, hosted, sock)  # ends after the engine, which ends its requests
+        await hosted.failed()
 
     _launch(launch, body, lambda model, text: None)
 
 
 def _launch(launch: Launch, body: Body, check: Check) -> None:
     registry = Registry.installed()
-    transport = _check_names(registry, launch)
-    key = new_key()
-    with nullcontext() if transport.local else Workers(_arguments(launch), {}) as workers:
+    _check_names(registry, launch)
+    key, here = new_key(), reaches_only_here(registry, launch.transport)
+    with nullcontext() if here else Workers(_arguments(launch), {}) as workers:
         import anyio
 
         anyio.run(_main, registry, launch, key, workers, body, check)
 
 
-def _check_names(registry: Registry, launch: Launch) -> TransportSpec:
+def _check_names(registry: Registry, launch: Launch) -> None:
     """Everything that can be refused before anything is started."""
     if launch.arch is not None:
         registry.spec("architecture", launch.arch)
@@ -116,9 +119,6 @@ def _check_names(registry: Registry, launch: Launch) -> TransportSpec:
         registry.recipe(launch.quant)
     registry.spec("planner", split_planner(launch.planner)[0])
     registry.check_reference(launch.model)
-    spec = registry.spec("transport", launch.transport)
-    assert isinstance(spec, TransportSpec)
-    return spec
 
 
 def _arguments(launch: Launch) -> list[list[str]]:
@@ -146,6 +146,7 @@ async def _main(
     try:
         with one_error():
             async with (
+                anyio.create_task_group() as outside,
                 anyio.create_task_group() as nodes,
                 hosting(registry, transports, _host_options(launch, key, check)) as hosted,
                 anyio.create_task_group() as tasks,
@@ -156,7 +157,7 @@ async def _main(
                 else:
                     workers.join(Join(host=hosted.address[0], port=hosted.address[1], key=key))
                     tasks.start_soon(_watch, workers, hosted)
-                await body(hosted)
+                await body(hosted, outside)
                 tasks.cancel_scope.cancel()
     finally:
         transports.close()

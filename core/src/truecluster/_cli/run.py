@@ -53,6 +53,8 @@ def run(
         raise RequestError("--serve keeps the API up and answers no prompt: leave out the prompt and --json")
     if raw and system is not None:
         raise RequestError("--raw has no chat template to put --system in; leave one of them out")
+    if prompt is not None and not prompt.strip():
+        raise RequestError("the prompt is empty; give one, or leave it out to chat")
     o.check_api_host(api_host)
     from . import local
 
@@ -86,4 +88,4 @@ def run(
     elif sys.stdin.isatty():
         local.chat(launch, asking)
     else:
-        local.answer(launch, asking, sys.stdin.read())
+        local.answer(launch, asking, o.read_prompt(sys.stdin.buffer.read()))

@@ -19,12 +19,10 @@ async def serve_cluster(registry: Registry, options: HostOptions, api_host: str,
     transports = Transports(registry)
     try:
         with one_error(), listen(api_host, api_port) as sock:
-            async with hosting(registry, transports, options) as hosted:
+            async with anyio.create_task_group() as outside, hosting(registry, transports, options) as hosted:
                 _introduce(hosted, options, sock.getsockname()[:2], show_key)
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(serve_api, hosted, sock)
-                    await hosted.failed()
-                    tasks.cancel_scope.cancel()
+                outside.start_soon(serve_api, hosted, sock)  # ends after the engine, which ends its requests
+                await hosted.failed()
     finally:
         transports.close()
 
@@ -34,6 +32,8 @@ def _introduce(hosted: Hosted, options: HostOptions, api: tuple[str, int], show_
     key = f"TRUECLUSTER_KEY={options.cluster.key.decode()} " if show_key else ""
     options.report.say(f"API on http://{_bracketed(api[0])}:{api[1]}/v1; on each node, run:")
     options.report.say(f"  {key}tc node --cluster-host {_reachable(host)} --cluster-port {port}")
+    if not show_key:
+        options.report.say("  with the same key, by --key-file or TRUECLUSTER_KEY")
 
 
 def _reachable(host: str) -> str:

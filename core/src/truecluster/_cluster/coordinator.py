@@ -205,10 +205,11 @@ class Coordinator:
     async def _enough(self) -> tuple[list[NodeSession], list[Placement]] | None:
         """The nodes to use and their placements, once there are enough; ``None`` when it is time to stop."""
         while not self._closing.is_set():
-            changed, ready = self.nodes.changed, self.nodes.ready()
+            changed, ready = self.nodes.changed, sorted(self.nodes.ready(), key=_by_name)
             found = self._try_plan(ready)
             if found is not None:
                 return found
+            self._report.say(f"waiting for nodes: {len(ready)} of {self.needed_nodes} are here")
             await _any(changed, self._closing)
         return None
 
@@ -236,6 +237,9 @@ class Coordinator:
             self._report.say(
                 f"{moved.node}: {span}, weights {megabytes(moved.stored)} from its store, {megabytes(moved.sent)} sent"
             )
+        spare = sorted(set(self.nodes.joined) - set(plan.nodes))
+        if spare:
+            self._report.say(f"not needed: {', '.join(spare)}; with --max-nodes the model is split over more")
 
     def report(self) -> dict[str, Any]:
         """The plan of the latest live run and the bytes that moved, for ``--json``; empty without one."""
@@ -247,6 +251,11 @@ class Coordinator:
             "stored_bytes": sum(m.stored for m in provision.moved),
             "sent_bytes": sum(m.sent for m in provision.moved),
         }
+
+
+def _by_name(session: NodeSession) -> tuple[int, str]:
+    """The same nodes get the same spans at every start, so that what they store serves again."""
+    return len(session.id), session.id
 
 
 def megabytes(count: int) -> str:

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from truecluster._plan import validate
 from truecluster._registry import Registry
-from truecluster.api import Limits, ModelProfile, NodeProfile, Placement, Planner, PluginError
+from truecluster.api import Limits, ModelProfile, NodeProfile, Placement, Planner, PluginError, TrueClusterError
 
 
 def make_planner(registry: Registry, name: str, options: Mapping[str, str]) -> Planner:
     """Raises `PluginError` where the planner doesn't take the options."""
     try:
         planner: Planner = registry.resolve("planner", name)(**options)
-    except TypeError as error:
+    except Exception as error:
         given = ":".join(f"{key}={value}" for key, value in options.items())
         raise PluginError(f"planner {name!r} doesn't take the options {given!r}: {error}") from None
     return planner
@@ -23,6 +23,11 @@ def checked_plan(
     planner: Planner, name: str, model: ModelProfile, nodes: Sequence[NodeProfile], limits: Limits
 ) -> list[Placement]:
     """Ask the planner, and check its answer. Raises `PlanError`."""
-    placements = list(planner.plan(model, nodes, limits))
+    try:
+        placements = list(planner.plan(model, nodes, limits))
+    except TrueClusterError:
+        raise
+    except Exception as error:
+        raise PluginError(f"planner {name!r} failed: {type(error).__name__}: {error}; choose another") from error
     validate(placements, model, nodes, limits, planner=name)
     return placements

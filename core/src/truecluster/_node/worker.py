@@ -259,6 +259,7 @@ class Node:
         except Exception as error:
             await self._failed(control, hosting.run, error)
         else:
+            LOG.info("hosting %s of %s", hosting.assignment.span, hosting.assignment.model_name)
             await control.send(ready)
 
     async def _failed(self, control: Connection, run: int, error: Exception) -> None:

@@ -97,7 +97,9 @@ class Fields:
         """Take fields that aren't honoured: each must have one of the values that ask for nothing."""
         for name in neutral.keys() & self._left.keys():
             if not any(_is(self._left[name], value) for value in neutral[name]):
-                raise RequestError(f"'{name}' isn't supported with this value; leave it out", name)
+                raise RequestError(
+                    f"'{name}' isn't supported yet, except where it asks for nothing; leave it out", name
+                )
             del self._left[name]
 
     def unknown(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The even planner (truecluster.md, section 9.3): contiguous blocks, equal shares by needed bytes."""
+"""The even planner: contiguous blocks, equal shares by needed bytes."""
 
 from __future__ import annotations
 
