@@ -14,7 +14,7 @@ from truecluster._cluster.local import Join, Workers
 from truecluster._registry import Registry
 from truecluster.api import NodeError, TrueClusterError
 
-from .options import Asking, HeadPlace, new_key, reaches_only_here, say, split_planner
+from .options import Asking, HeadPlace, bracketed, new_key, reaches_only_here, say, split_planner
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -89,12 +89,11 @@ def serve(launch: Launch, host: str, port: int) -> None:
     from truecluster._serve.server import listen
 
     sock = listen(host, port)
-    name = f"[{host}]" if ":" in host else host
 
     async def body(hosted: Hosted, outside: TaskGroup) -> None:
         from .hosting import serve_api
 
-        say(f"serving {hosted.model.name} on http://{name}:{sock.getsockname()[1]}/v1 (Ctrl-C stops)")
+        say(f"serving {hosted.model.name} on http://{bracketed(host)}:{sock.getsockname()[1]}/v1 (Ctrl-C stops)")
         outside.start_soon(serve_api, hosted, sock)  # ends after the engine, which ends its requests
         await hosted.failed()
 

@@ -169,6 +169,11 @@ def set_log_level(level: str) -> None:
     logging.basicConfig(level=number, stream=sys.stderr, format="%(levelname)s %(message)s", force=True)
 
 
+def bracketed(host: str) -> str:
+    """An address as it stands in a URL."""
+    return f"[{host}]" if ":" in host else host
+
+
 def let_idle_threads_sleep() -> None:
     """For this process, before it imports torch, and its children; what the user has set stays."""
     if not IDLE_THREADS.keys() & os.environ.keys():

@@ -12,6 +12,7 @@ from truecluster._registry import Registry
 from truecluster._serve.server import listen
 
 from .hosting import Hosted, HostOptions, hosting, serve_api
+from .options import bracketed
 
 
 async def serve_cluster(registry: Registry, options: HostOptions, api_host: str, api_port: int, show_key: bool) -> None:
@@ -30,7 +31,7 @@ async def serve_cluster(registry: Registry, options: HostOptions, api_host: str,
 def _introduce(hosted: Hosted, options: HostOptions, api: tuple[str, int], show_key: bool) -> None:
     host, port = hosted.address
     key = f"TRUECLUSTER_KEY={options.cluster.key.decode()} " if show_key else ""
-    options.report.say(f"API on http://{_bracketed(api[0])}:{api[1]}/v1; on each node, run:")
+    options.report.say(f"API on http://{bracketed(api[0])}:{api[1]}/v1; on each node, run:")
     options.report.say(f"  {key}tc node --cluster-host {_reachable(host)} --cluster-port {port}")
     if not show_key:
         options.report.say("  with the same key, by --key-file or TRUECLUSTER_KEY")
@@ -39,7 +40,3 @@ def _introduce(hosted: Hosted, options: HostOptions, api: tuple[str, int], show_
 def _reachable(host: str) -> str:
     """What a node can dial: this machine's name where every address is listened on."""
     return socket.gethostname() if host in ("0.0.0.0", "::") else host
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

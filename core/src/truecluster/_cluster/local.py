@@ -60,10 +60,6 @@ class Workers:
         """The exit status of a child that has ended, ``None`` while all live."""
         return next((code for child in self._children if (code := child.poll()) is not None), None)
 
-    @property
-    def pids(self) -> list[int]:
-        return [child.pid for child in self._children]
-
     def __enter__(self) -> Workers:
         return self
 

@@ -34,8 +34,8 @@ async def read(stream: ByteStream, size: int) -> bytes:
     return bytes(data)
 
 
-class StreamContract:
-    """Give the fixtures ``transport`` and ``spec``. What arrives is compared with what was sent, kept aside."""
+class TransportGiven:
+    """What both halves of a transport's contract are given."""
 
     host = "127.0.0.1"
 
@@ -48,6 +48,10 @@ class StreamContract:
     def spec(self) -> TransportSpec:
         """What the plugin's hook says of it."""
         raise given(self, "the fixture 'spec'", "the TransportSpec that the plugin's hook yields")
+
+
+class StreamContract(TransportGiven):
+    """Give the fixtures ``transport`` and ``spec``. What arrives is compared with what was sent, kept aside."""
 
     @pytest.fixture
     def streams(self, transport: Any, spec: TransportSpec) -> StreamTransport:

@@ -38,27 +38,14 @@ from ._edges import (
     tensors,
     to,
 )
-from ._given import given
-from ._streams import DEADLINE_S, MAX_BUFFERED, STALLED_S, StreamContract
+from ._streams import DEADLINE_S, MAX_BUFFERED, STALLED_S, StreamContract, TransportGiven
 
 KEY = b"the key of the contract"
 PEER_GONE = (EdgeEnded, EdgeBroken)
 
 
-class EdgeContract:
+class EdgeContract(TransportGiven):
     """Give the fixtures ``transport`` and ``spec``. What arrives is compared with what was sent, kept aside."""
-
-    host = "127.0.0.1"
-
-    @pytest.fixture
-    def transport(self) -> Any:
-        """The transport under test."""
-        raise given(self, "the fixture 'transport'", "a new transport object, closed after the test")
-
-    @pytest.fixture
-    def spec(self) -> TransportSpec:
-        """What the plugin's hook says of it."""
-        raise given(self, "the fixture 'spec'", "the TransportSpec that the plugin's hook yields")
 
     @pytest.fixture
     def edges(self, transport: Any, spec: TransportSpec) -> EdgeTransport:
