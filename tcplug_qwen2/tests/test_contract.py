@@ -42,6 +42,7 @@ def heads(queries: int, keys: int) -> Variant:
 
 
 SLIDING = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
+YARN = {"factor": 4.0, "original_max_position_embeddings": 64}
 LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
 
 
@@ -57,6 +58,11 @@ VARIANTS = {
         default_rope(1e6), {"rope_theta": 1000000.0, "rope_scaling": None}, absent=("rope_parameters",)
     ),
     "neither spelling": Variant(default_rope(1e4), absent=("rope_parameters",)),
+    "yarn as Qwen2.5's page has it": Variant(
+        {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e6, **YARN}},
+        {"rope_theta": 1e6, "rope_scaling": {"type": "yarn", **YARN}},
+        absent=("rope_parameters",),
+    ),
     "linear frequencies": Variant({"rope_parameters": LINEAR}),
     "sliding from layer 1 on": Variant(SLIDING),
     "sliding, layers named by us": Variant(SLIDING, absent=("layer_types",)),
@@ -70,7 +76,7 @@ VARIANTS = {
 REFUSED = {
     "linear attention": ({"layer_types": ["full_attention", "linear_attention"]}, "linear_attention"),
     "experts": ({"num_experts": 8}, "num_experts"),
-    "unknown frequencies": ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, "yarn"),
+    "unknown frequencies": ({"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, "longrope"),
     "another activation": ({"hidden_act": "relu"}, "relu"),
     "heads that don't divide": ({"num_attention_heads": 4, "num_key_value_heads": 3}, "key/value heads"),
     "quantized weights": ({"quantization_config": {"quant_method": "gptq"}}, "gptq"),

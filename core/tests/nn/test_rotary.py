@@ -10,43 +10,134 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from truecluster.api import CheckpointError, Rotary
-from truecluster.nn import inverse_frequencies, rotate, tables
+from truecluster.nn import attention_factor, inverse_frequencies, read_rotary, rotate, tables
 
-LLAMA3 = {
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192.0,
+OLD = {"original_max_position_embeddings": 8192}
+YARN = {"factor": 4.0, **OLD}
+RULES = {
+    "default": {"rope_type": "default"},
+    "linear": {"rope_type": "linear", "factor": 4.0},
+    "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, **OLD},
+    "yarn": {"rope_type": "yarn", **YARN},
+    "yarn, not truncated": {"rope_type": "yarn", **YARN, "truncate": False},
+    "yarn, its own factor": {"rope_type": "yarn", **YARN, "attention_factor": 0.8},
+    "yarn, two mscales": {"rope_type": "yarn", **YARN, "mscale": 0.7, "mscale_all_dim": 1.0},
+    "yarn, its own bounds": {"rope_type": "yarn", **YARN, "beta_fast": 20, "beta_slow": 2},
+    "yarn, hardly trained": {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 64},
 }
-RULES = {"default": {}, "linear": {"factor": 4.0}, "llama3": LLAMA3}
+LAST = 32767
 
 
-def theirs(scaling: str, dim: int = 64, theta: float = 5e5) -> LlamaRotaryEmbedding:
-    rope = {"rope_type": scaling, "rope_theta": theta, **RULES[scaling]}
-    size = {"hidden_size": 4 * dim, "num_attention_heads": 4, "max_position_embeddings": 131072}
-    return LlamaRotaryEmbedding(LlamaConfig(**size, rope_parameters=rope))
+def config(rule: str, theta: float) -> LlamaConfig:
+    size = {"hidden_size": 256, "num_attention_heads": 4, "max_position_embeddings": LAST + 1}
+    return LlamaConfig(**size, rope_parameters={"rope_theta": theta, **RULES[rule]})
 
 
-def ours(scaling: str, dim: int = 64, theta: float = 5e5) -> Rotary:
-    return Rotary(dim, theta, scaling, tuple(sorted(RULES[scaling].items())))
+def spellings(rule: str, theta: float) -> list[dict[str, object]]:
+    """transformers 5's way, and two older ones."""
+    numbers = {key: value for key, value in RULES[rule].items() if key != "rope_type"}
+    kind = RULES[rule]["rope_type"]
+    return [
+        {"rope_parameters": {"rope_theta": theta, **RULES[rule]}, "rope_scaling": None},
+        {"rope_theta": theta, "rope_scaling": RULES[rule]},
+        {"rope_theta": theta, "rope_scaling": {"type": kind, **numbers, "attention_factor": None} | numbers},
+    ]
 
 
-@pytest.mark.parametrize("scaling", RULES)
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("theta", [1e4, 1e6])
-def test_frequencies_are_transformers(scaling, theta):
-    torch.testing.assert_close(
-        inverse_frequencies(ours(scaling, theta=theta)), theirs(scaling, theta=theta).inv_freq, rtol=1e-6, atol=0
-    )
-
-
-@pytest.mark.parametrize("scaling", RULES)
-def test_rotated_heads_are_transformers_at_far_positions(scaling):
-    positions = torch.tensor([0, 1, 4095, 16000, 16001, 100_003])
+def test_rules_are_transformers_at_near_and_far_positions(rule, theta):
+    """Frequencies, then rotated heads within 1e-4 at positions 0, 1, 4095 and the last (LOAD-07: every spelling)."""
+    theirs = LlamaRotaryEmbedding(config(rule, theta))
+    positions = torch.tensor([0, 1, 4095, LAST])
     q = torch.randn(len(positions), 4, 64, generator=torch.Generator().manual_seed(0))
-    cos, sin = theirs(scaling)(q, positions[None])
+    cos, sin = theirs(q, positions[None])
     expected, _ = apply_rotary_pos_emb(q.transpose(0, 1)[None], q.transpose(0, 1)[None], cos, sin)
-    found = rotate(q, *tables(inverse_frequencies(ours(scaling)), positions))
-    torch.testing.assert_close(found, expected[0].transpose(0, 1), rtol=1e-5, atol=1e-5)
+    for raw in spellings(rule, theta):
+        rotary = read_rotary({"max_position_embeddings": LAST + 1, **raw}, 64)
+        frequencies = inverse_frequencies(rotary)
+        torch.testing.assert_close(frequencies, theirs.inv_freq, rtol=1e-6, atol=0)
+        found = rotate(q, *tables(frequencies, positions, attention_factor(rotary)))
+        torch.testing.assert_close(found, expected[0].transpose(0, 1), rtol=0, atol=1e-4)
+
+
+def test_yarns_attention_factor_by_hand():
+    """``0.1 ln 4 + 1``, as section 3.4 of Peng et al. 2023 has it."""
+    rotary = read_rotary({"rope_scaling": {"type": "yarn", **YARN}}, 64)
+    assert attention_factor(rotary) == pytest.approx(1.1386294361119891)
+    cos, sin = tables(inverse_frequencies(rotary), torch.tensor([0]), attention_factor(rotary))
+    assert cos[0].tolist() == pytest.approx([1.1386294361119891] * 32)
+    assert sin[0].tolist() == [0.0] * 32
+
+
+@pytest.mark.parametrize("kind", ["llama3", "yarn"])
+def test_the_trained_context_is_the_configs_own_first_and_its_context_last(kind):
+    numbers = {key: value for key, value in RULES[kind].items() if key not in OLD}
+    trained = {**config(kind, 1e4).to_dict(), "rope_parameters": numbers, "max_position_embeddings": 512}
+    for raw, expected in ((trained, 512), ({**trained, "original_max_position_embeddings": 64}, 64)):
+        theirs = LlamaRotaryEmbedding(LlamaConfig(**raw))
+        rotary = read_rotary(raw, 64)
+        assert dict(rotary.parameters)["original_max_position_embeddings"] == expected
+        torch.testing.assert_close(inverse_frequencies(rotary), theirs.inv_freq, rtol=1e-6, atol=0)
+
+
+def test_theta_defaults_to_transformers():
+    """LOAD-07 (c)."""
+    assert read_rotary({}, 64) == Rotary(64, 10000.0)
+    assert read_rotary({"rope_parameters": {"rope_type": "default"}, "rope_theta": 77}, 64) == Rotary(64, 77.0)
+
+
+def test_factors_divide_each_frequency():
+    """GGUF keeps what Llama 3's rule made of each frequency."""
+    llama3 = read_rotary({"rope_scaling": RULES["llama3"]}, 64)
+    plain = inverse_frequencies(Rotary(64, 10000.0))
+    factors = (plain / inverse_frequencies(llama3)).tolist()
+    rotary = read_rotary({"rope_scaling": {"rope_type": "factors", "factors": factors}}, 64)
+    torch.testing.assert_close(inverse_frequencies(rotary), inverse_frequencies(llama3), rtol=1e-6, atol=0)
+    with pytest.raises(CheckpointError, match="3 factors for 32"):
+        read_rotary({"rope_scaling": {"rope_type": "factors", "factors": [1.0, 2.0, 3.0]}}, 64)
+
+
+def test_old_keys_without_effect_are_taken():
+    raw = {"rope_scaling": {"type": "linear", "factor": 2, "finetuned": True, **OLD}}
+    assert read_rotary(raw, 8) == Rotary(8, 10000.0, "linear", (("factor", 2.0),))
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "longrope", "su", "mrope", "proportional"])
+def test_other_rules_are_refused_by_name(kind):
+    with pytest.raises(CheckpointError, match=rf"'{kind}' is not supported; supported: default, .* use a model with"):
+        read_rotary({"rope_scaling": {"type": kind, "factor": 2.0}}, 8)
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        ({"rope_theta": 0}, "rope_theta must be a positive number, not 0"),
+        ({"rope_theta": 10**400}, "rope_theta must be a positive number"),
+        ({"rope_theta": float("nan")}, "rope_theta must be a positive number"),
+        ({"rope_theta": "10000"}, "rope_theta must be a positive number"),
+        ({"rope_scaling": "linear"}, "rope_scaling must be an object, not 'linear'"),
+        ({"rope_scaling": {"type": ["linear"]}}, "rope_type must be a text"),
+        ({"rope_scaling": {"type": "linear"}}, "rope_type 'linear' needs 'factor', which the config lacks"),
+        ({"rope_scaling": {"type": "linear", "factor": 0}}, "factor must be a positive number, not 0"),
+        ({"rope_scaling": {"type": "linear", "factor": [2]}}, "factor must be a positive number"),
+        ({"rope_scaling": {"type": "linear", "factor": True}}, "factor must be a positive number"),
+        ({"rope_scaling": {"type": "yarn", "factor": 2}}, "original_max_position_embeddings must be a positive number"),
+        ({"rope_scaling": {"factor": 2}}, "rope_type 'default' doesn't know factor; it takes no numbers"),
+        ({"rope_scaling": {"type": "linear", "factor": 2, "mrope_section": [1]}}, "doesn't know mrope_section"),
+        ({"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, "of its own for full_attention"),
+        ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5 is not supported"),
+        ({"partial_rotary_factor": 0.25}, "partial_rotary_factor 0.25 is not supported"),
+        (
+            {"rope_parameters": {"rope_type": "linear", "factor": 2}, "rope_scaling": {"type": "linear", "factor": 4}},
+            "factor is 2 in rope_parameters and 4 in rope_scaling",
+        ),
+        ({"rope_theta": 1.0, "rope_scaling": {"type": "yarn", **YARN}}, "makes no frequencies"),
+    ],
+)
+def test_what_makes_no_sense_is_named(raw, words):
+    with pytest.raises(CheckpointError, match=words):
+        read_rotary(raw, 8)
 
 
 def test_tables_are_the_cosine_and_sine_of_position_times_frequency():
@@ -82,7 +173,7 @@ def test_elements_beyond_the_rotated_ones_are_kept():
 
 
 def test_a_rule_or_number_that_is_not_known_is_named():
-    with pytest.raises(CheckpointError, match=r"rope_type 'yarn' is not supported; supported: default, linear, llama3"):
-        inverse_frequencies(Rotary(8, 1e4, "yarn"))
+    with pytest.raises(CheckpointError, match=r"rope_type 'dynamic' is not supported.*take the rule out of its config"):
+        inverse_frequencies(Rotary(8, 1e4, "dynamic"))
     with pytest.raises(CheckpointError, match=r"rope_type 'llama3' needs 'original_max_position_embeddings'"):
         inverse_frequencies(Rotary(8, 1e4, "llama3", (("factor", 2.0),)))

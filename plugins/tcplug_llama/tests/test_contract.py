@@ -29,6 +29,7 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "tied": {"tie_word_embeddings": True},
     "untied": {"tie_word_embeddings": False},
@@ -39,12 +40,13 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "7 query heads per key head": {"hidden_size": 56, "num_attention_heads": 7, "num_key_value_heads": 1},
     "own head size": {"head_dim": 16},
     "llama3 frequencies": {"rope_parameters": LLAMA3},
+    "yarn frequencies": {"rope_parameters": YARN},
     "linear frequencies": {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}},
     "own eps and base": {"rms_norm_eps": 1e-3, "rope_parameters": {"rope_type": "default", "rope_theta": 77.0}},
 }
 WITHOUT_NUMBERS = {"rope_parameters": {"rope_type": "llama3", "rope_theta": 10000.0}}
 REFUSED = {
-    "unknown frequencies": ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}}, "yarn"),
+    "unknown frequencies": ({"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}}, "dynamic"),
     "frequencies without numbers": (WITHOUT_NUMBERS, "factor"),
     "experts": ({"num_local_experts": 8}, "num_local_experts"),
 }

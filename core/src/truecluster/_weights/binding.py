@@ -89,11 +89,22 @@ def find_dialect(architecture: Architecture, name: str, checkpoint: Checkpoint) 
 def read_config(dialect: Dialect, checkpoint: Checkpoint) -> dict[str, Any]:
     """The container's metadata as a config.json mapping."""
     metadata = checkpoint.metadata
-    own = {name: metadata[key] for key, name in dialect.keys.items() if key in metadata} if dialect.keys else metadata
+    own = _translated(dialect.keys, metadata) if dialect.keys else metadata
     raw = {**dialect.defaults, **{key: value for key, value in own.items() if value is not None}}
     if OUTPUT in dialect.slots and f"{dialect.slots[OUTPUT]}.weight" not in checkpoint.tensors:
         raw["tie_word_embeddings"] = True
     return raw
+
+
+def _translated(keys: Mapping[str, str], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """A name with a dot lies in an object of the config.json."""
+    found: dict[str, Any] = {}
+    for key, name in keys.items():
+        if key in metadata:
+            outer, dot, inner = name.partition(".")
+            place = found.setdefault(outer, {}) if dot else found
+            place[inner if dot else name] = metadata[key]
+    return found
 
 
 def find_source(dialect: Dialect, key: str) -> Source:

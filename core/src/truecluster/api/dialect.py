@@ -53,8 +53,9 @@ class Dialect:
     """The words of one container for one model type.
 
     ``container`` and ``model_type`` select it; ``keys`` maps container metadata keys to config.json keys (empty where
-    the container speaks config.json already); ``defaults`` are config.json values that the container leaves out.
-    ``ignored`` are patterns of tensors that hold nothing needed; any other tensor without a slot is refused.
+    the container speaks config.json already), and ``rope_scaling.factor`` means one inside an object; ``defaults`` are
+    config.json values that the container leaves out. ``ignored`` are patterns of tensors that hold nothing needed; any
+    other tensor without a slot is refused.
     """
 
     container: str

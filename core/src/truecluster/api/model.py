@@ -91,14 +91,15 @@ class Slot:
 class Rotary:
     """Rotary position embedding over the first ``dim`` elements of each head, halves rotated (not pairs).
 
-    ``scaling`` names the frequency rule: ``default``, ``linear`` or ``llama3``; ``parameters`` are its numbers, by
-    the names that ``rope_parameters`` uses in a config.json.
+    ``scaling`` names the frequency rule: ``default``, ``linear``, ``llama3``, ``yarn``, or ``factors``, which divides
+    each frequency by a number of its own; ``parameters`` are its numbers, by the names that ``rope_parameters`` uses
+    in a config.json.
     """
 
     dim: int
     theta: float
     scaling: str = "default"
-    parameters: tuple[tuple[str, float], ...] = ()
+    parameters: tuple[tuple[str, float | tuple[float, ...]], ...] = ()
 
 
 @attrs.frozen

@@ -16,7 +16,8 @@ from .descriptions import (
 from .dtypes import torch_dtype
 from .lowering import REFERENCE, Lowering, RankedKernel
 from .reference import ReferenceKernel
-from .rotary import inverse_frequencies, rotate, tables
+from .rope_config import read_rotary
+from .rotary import attention_factor, inverse_frequencies, rotate, tables
 from .state import PAGE, Batch, PagedState, RecurrentState, Row, SequenceState
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "ReferenceKernel",
     "Row",
     "SequenceState",
+    "attention_factor",
     "decoder_attention",
     "decoder_embedding",
     "decoder_fields",
@@ -50,6 +52,7 @@ __all__ = [
     "decoder_norm",
     "gguf_keys",
     "inverse_frequencies",
+    "read_rotary",
     "rotate",
     "tables",
     "torch_dtype",

@@ -12,7 +12,7 @@ import attrs
 
 from truecluster.api import CheckpointError, DType, ModelConfig, Rotary
 
-from .rotary import inverse_frequencies
+from .rope_config import read_rotary
 
 HUGGINGFACE_SLOTS: Mapping[str, str] = {
     "embed.tokens": "model.embed_tokens",
@@ -55,8 +55,9 @@ _GGUF_FAMILY_KEYS = {
     "attention.sliding_window": "sliding_window",
     "context_length": "max_position_embeddings",
     "rope.freq_base": "rope_theta",
-    "rope.scaling.type": "rope_type",
-    "rope.scaling.factor": "rope_factor",
+    "rope.scaling.type": "rope_scaling.rope_type",
+    "rope.scaling.factor": "rope_scaling.factor",
+    "rope.scaling.original_context_length": "rope_scaling.original_max_position_embeddings",
     "expert_count": "num_experts",
 }
 
@@ -112,7 +113,7 @@ def decoder_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
         "intermediate": _positive(raw, "intermediate_size"),
         "eps": _number(raw, "rms_norm_eps", 1e-6),
         "activation": _activation(raw),
-        "rope": _rotary(raw, head_dim),
+        "rope": read_rotary(raw, head_dim),
     }
 
 
@@ -167,19 +168,3 @@ def _activation(raw: Mapping[str, Any]) -> str:
     if name != "silu":
         raise CheckpointError(f"config: hidden_act {name!r} is not supported; supported: silu")
     return name
-
-
-def _rotary(raw: Mapping[str, Any], head_dim: int) -> Rotary:
-    """Both spellings: ``rope_theta`` with ``rope_scaling``, and transformers 5's ``rope_parameters``."""
-    rope = {**(raw.get("rope_scaling") or {}), **(raw.get("rope_parameters") or {})}
-    flat = {"rope_type": raw.get("rope_type"), "factor": raw.get("rope_factor")}
-    rope = {**{k: v for k, v in flat.items() if v is not None}, **rope}
-    theta = _number({"rope_theta": rope.pop("rope_theta", None) or raw.get("rope_theta")}, "rope_theta", 10000.0)
-    kind = rope.pop("rope_type", None) or rope.pop("type", None) or "default"
-    kind = "default" if kind == "none" else kind
-    if rope.get("partial_rotary_factor", raw.get("partial_rotary_factor")) not in (None, 1, 1.0):
-        raise CheckpointError("config: partial_rotary_factor other than 1 is not supported")
-    numbers = {k: float(v) for k, v in rope.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
-    rotary = Rotary(head_dim, theta, kind, tuple(sorted(numbers.items())) if kind != "default" else ())
-    inverse_frequencies(rotary)  # refuses a rule that isn't supported before any weight is read
-    return rotary

@@ -1,57 +1,52 @@
 """Rotary position embedding, in fp32 throughout.
 
-Su et al. 2021 (RoFormer); halves rotated as in GPT-NeoX. Frequency rules follow ``rope_parameters`` of config.json.
+Su et al. 2021 (RoFormer); halves rotated as in GPT-NeoX.
 """
 
 from __future__ import annotations
-
-import math
-from collections.abc import Mapping
 
 import torch
 
 from truecluster.api import CheckpointError, Rotary
 
+from .rope_rules import Numbers, Rule, find_rule
+
 
 def inverse_frequencies(rotary: Rotary) -> torch.Tensor:
     """``[dim / 2]`` fp32, radians per position. Raises `CheckpointError` for a rule or number that isn't known."""
+    rule, numbers = _rule(rotary)
     exponents = torch.arange(0, rotary.dim, 2, dtype=torch.float32) / rotary.dim
-    plain = 1.0 / rotary.theta**exponents
     try:
-        rule = RULES[rotary.scaling]
-    except KeyError:
-        known = ", ".join(RULES)
-        raise CheckpointError(f"rope_type {rotary.scaling!r} is not supported; supported: {known}") from None
-    try:
-        return rule(plain, dict(rotary.parameters))
-    except KeyError as missing:
-        raise CheckpointError(f"rope_type {rotary.scaling!r} needs {missing}, which the config lacks") from None
+        found = rule.frequencies(1.0 / rotary.theta**exponents, rotary.theta, numbers)
+    except (ArithmeticError, ValueError):
+        found = torch.tensor([torch.nan])
+    if not found.isfinite().all():
+        raise CheckpointError(
+            f"rope_type {rotary.scaling!r} makes no frequencies of rope_theta {rotary.theta:g} and {numbers}"
+        )
+    return found
 
 
-def _default(plain: torch.Tensor, parameters: Mapping[str, float]) -> torch.Tensor:
-    return plain
+def attention_factor(rotary: Rotary) -> float:
+    """What cosine and sine are multiplied by, and so, squared, every attention score. Errors as above."""
+    rule, numbers = _rule(rotary)
+    return rule.attention(numbers)
 
 
-def _linear(plain: torch.Tensor, parameters: Mapping[str, float]) -> torch.Tensor:
-    return plain / parameters["factor"]
+def _rule(rotary: Rotary) -> tuple[Rule, Numbers]:
+    rule, numbers = find_rule(rotary.scaling), dict(rotary.parameters)
+    for name in rule.needed:
+        if name not in numbers:
+            raise CheckpointError(f"rope_type {rotary.scaling!r} needs {name!r}, which the config lacks")
+    return rule, numbers
 
 
-def _llama3(plain: torch.Tensor, parameters: Mapping[str, float]) -> torch.Tensor:
-    """Long wavelengths are stretched by ``factor``, short ones kept, the band between is blended."""
-    factor, old = parameters["factor"], parameters["original_max_position_embeddings"]
-    low, high = parameters["low_freq_factor"], parameters["high_freq_factor"]
-    wavelength = 2 * math.pi / plain
-    blend = ((old / wavelength - low) / (high - low)).clamp(0, 1)
-    return (1 - blend) * plain / factor + blend * plain
-
-
-RULES = {"default": _default, "linear": _linear, "llama3": _llama3}
-
-
-def tables(frequencies: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosine and sine, each ``[n, dim / 2]`` fp32, for ``positions [n]``."""
+def tables(
+    frequencies: torch.Tensor, positions: torch.Tensor, factor: float = 1.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosine and sine times the attention ``factor``, each ``[n, dim / 2]`` fp32, for ``positions [n]``."""
     angles = positions.to(torch.float32)[:, None] * frequencies
-    return angles.cos(), angles.sin()
+    return angles.cos() * factor, angles.sin() * factor
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

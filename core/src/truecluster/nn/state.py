@@ -14,7 +14,7 @@ import torch
 
 from truecluster.api import Paged, Recurrent, Rotary, State, StateError
 
-from .rotary import inverse_frequencies, tables
+from .rotary import attention_factor, inverse_frequencies, tables
 
 PAGE = 32
 """Tokens per page."""
@@ -116,7 +116,9 @@ class SequenceState:
     ) -> None:
         self.pages = pages
         self._device = device
-        self._frequencies = {rotary: inverse_frequencies(rotary).to(device) for rotary in dict.fromkeys(rotaries)}
+        self._frequencies = {
+            rotary: (inverse_frequencies(rotary).to(device), attention_factor(rotary)) for rotary in set(rotaries)
+        }
         self.layers: dict[int, PagedState | RecurrentState] = {
             layer: PagedState(spec, pages, device, dtype)
             if isinstance(spec, Paged)
@@ -170,7 +172,10 @@ class SequenceState:
             rows=torch.tensor(table, dtype=torch.int32).view(-1, 4),
             pages=torch.tensor(pages, dtype=torch.int32).view(len(rows), width),
             positions=on_device,
-            tables={rotary: tables(f, on_device) for rotary, f in self._frequencies.items()},
+            tables={
+                rotary: tables(frequencies, on_device, factor)
+                for rotary, (frequencies, factor) in self._frequencies.items()
+            },
         )
 
     def _place(self, row: Row) -> _Sequence:
