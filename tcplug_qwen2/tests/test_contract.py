@@ -42,6 +42,7 @@ def heads(queries: int, keys: int) -> Variant:
 
 
 SLIDING = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
+OTHERS = ["sliding_attention", "full_attention"]
 YARN = {"factor": 4.0, "original_max_position_embeddings": 64}
 LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
 
@@ -66,6 +67,11 @@ VARIANTS = {
     "linear frequencies": Variant({"rope_parameters": LINEAR}),
     "sliding from layer 1 on": Variant(SLIDING),
     "sliding, layers named by us": Variant(SLIDING, absent=("layer_types",)),
+    "every layer slides": Variant({**SLIDING, "max_window_layers": 0, "sliding_window": 1}),
+    "every other layer slides": Variant({**SLIDING, "layer_types": [*OTHERS, "sliding_attention"]}),
+    "a window of a page": Variant({**SLIDING, "sliding_window": 32}),
+    "a window that ends inside the first chunk": Variant({**SLIDING, "sliding_window": 40}),
+    "a window beyond the prompt": Variant({**SLIDING, "sliding_window": 71}),
     "a window that isn't used": Variant({**SLIDING, "use_sliding_window": False}),
     "own eps": Variant({"rms_norm_eps": 1e-3}),
     "no key/value heads given": Variant(
@@ -77,6 +83,12 @@ REFUSED = {
     "linear attention": ({"layer_types": ["full_attention", "linear_attention"]}, "linear_attention"),
     "experts": ({"num_experts": 8}, "num_experts"),
     "unknown frequencies": ({"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, "longrope"),
+    "a window that isn't named": ({"use_sliding_window": True, "sliding_window": None}, "sliding_window is missing"),
+    "a window of nothing": ({**SLIDING, "sliding_window": 0}, "sliding_window must be a positive whole number"),
+    "layer types for other layers": ({**SLIDING, "layer_types": OTHERS}, "layer_types has 2 entries for 3 layers"),
+    "layer types that are no list": ({"layer_types": "sliding_attention"}, "layer_types must be a list"),
+    "a flag that is a text": ({"use_sliding_window": "false"}, "use_sliding_window must be true or false"),
+    "more layers than any model has": ({"num_hidden_layers": 10**9}, "at most 4096"),
     "another activation": ({"hidden_act": "relu"}, "relu"),
     "heads that don't divide": ({"num_attention_heads": 4, "num_key_value_heads": 3}, "key/value heads"),
     "quantized weights": ({"quantization_config": {"quant_method": "gptq"}}, "gptq"),
@@ -135,7 +147,7 @@ class TestHostedLlama(ArchitectureContract):
 
 
 def test_windows_are_of_global_layers():
-    """Layers from ``max_window_layers`` on slide, only where ``use_sliding_window`` is set."""
+    """LOAD-09: layers from ``max_window_layers`` on slide, only where ``use_sliding_window`` is set."""
     for used, expected in ((True, [None, 4, 4]), (False, [None, None, None])):
         config = Qwen2().config({**TINY, **SLIDING, "use_sliding_window": used})
         assert [Qwen2().state(config, layer).sliding for layer in range(3)] == expected

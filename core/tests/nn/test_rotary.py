@@ -122,7 +122,7 @@ def test_other_rules_are_refused_by_name(kind):
         ({"rope_scaling": {"type": "linear", "factor": 0}}, "factor must be a positive number, not 0"),
         ({"rope_scaling": {"type": "linear", "factor": [2]}}, "factor must be a positive number"),
         ({"rope_scaling": {"type": "linear", "factor": True}}, "factor must be a positive number"),
-        ({"rope_scaling": {"type": "yarn", "factor": 2}}, "original_max_position_embeddings must be a positive number"),
+        ({"rope_scaling": {"type": "yarn", "factor": 2}}, "original_max_position_embeddings is missing"),
         ({"rope_scaling": {"factor": 2}}, "rope_type 'default' doesn't know factor; it takes no numbers"),
         ({"rope_scaling": {"type": "linear", "factor": 2, "mrope_section": [1]}}, "doesn't know mrope_section"),
         ({"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, "of its own for full_attention"),
@@ -138,6 +138,11 @@ def test_other_rules_are_refused_by_name(kind):
 def test_what_makes_no_sense_is_named(raw, words):
     with pytest.raises(CheckpointError, match=words):
         read_rotary(raw, 8)
+
+
+def test_heads_that_cannot_be_halved_are_refused():
+    with pytest.raises(CheckpointError, match="heads of 7 elements can't be rotated"):
+        read_rotary({}, 7)
 
 
 def test_tables_are_the_cosine_and_sine_of_position_times_frequency():

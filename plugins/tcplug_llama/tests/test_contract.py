@@ -48,6 +48,8 @@ WITHOUT_NUMBERS = {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1000
 REFUSED = {
     "unknown frequencies": ({"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}}, "dynamic"),
     "frequencies without numbers": (WITHOUT_NUMBERS, "factor"),
+    "sliding layers": ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding_attention"),
+    "a bias that is a text": ({"attention_bias": "yes"}, "attention_bias must be true or false"),
     "experts": ({"num_local_experts": 8}, "num_local_experts"),
 }
 

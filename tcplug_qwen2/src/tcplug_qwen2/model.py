@@ -18,13 +18,25 @@ class Qwen2Config(nn.DecoderConfig):
     sliding: tuple[int | None, ...]
 
 
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
 def sliding_windows(raw: Mapping[str, Any], layers: int) -> tuple[int | None, ...]:
-    """The upper layers slide, from ``max_window_layers`` on, and only where ``use_sliding_window`` is set."""
-    if not (raw.get("use_sliding_window") and raw.get("sliding_window")):
+    """The layers that ``layer_types`` names slide, else those from ``max_window_layers`` on; without
+    ``use_sliding_window`` none does. Where that is set, a window must be named.
+    """
+    if not nn.flag(raw, "use_sliding_window"):
         return (None,) * layers
-    habit = ["full_attention" if i < raw.get("max_window_layers", 28) else "sliding_attention" for i in range(layers)]
-    kinds = raw.get("layer_types") or habit
-    return tuple(raw["sliding_window"] if kind == "sliding_attention" else None for kind in kinds)
+    window = nn.positive(raw, "sliding_window")
+    kinds = raw.get("layer_types") or _habit(raw, layers)
+    if len(kinds) != layers:
+        raise api.CheckpointError(f"config: layer_types has {len(kinds)} entries for {layers} layers")
+    return tuple(window if kind == SLIDING else None for kind in kinds)
+
+
+def _habit(raw: Mapping[str, Any], layers: int) -> list[str]:
+    full = 0 if raw.get("max_window_layers") == 0 else nn.positive(raw, "max_window_layers", 28)
+    return [FULL if i < full else SLIDING for i in range(layers)]
 
 
 class Qwen2(api.Architecture):
@@ -64,9 +76,9 @@ class Qwen2(api.Architecture):
     )
 
     def config(self, raw: Mapping[str, Any]) -> Qwen2Config:
-        fields = nn.decoder_fields(raw)
+        fields = nn.decoder_fields(raw, layer_types=(FULL, SLIDING))
         windows = sliding_windows(raw, fields["layers"])
-        return Qwen2Config(**fields, qkv_bias=raw.get("qkv_bias", False), sliding=windows)
+        return Qwen2Config(**fields, qkv_bias=nn.flag(raw, "qkv_bias"), sliding=windows)
 
     def build(self, config: Qwen2Config, part: api.Part) -> api.Description:
         if isinstance(part, api.Embed):

@@ -14,6 +14,7 @@ from .descriptions import (
     Norm,
 )
 from .dtypes import torch_dtype
+from .fields import flag, positive
 from .lowering import REFERENCE, Lowering, RankedKernel
 from .reference import ReferenceKernel
 from .rope_config import read_rotary
@@ -50,8 +51,10 @@ __all__ = [
     "decoder_head",
     "decoder_mlp",
     "decoder_norm",
+    "flag",
     "gguf_keys",
     "inverse_frequencies",
+    "positive",
     "read_rotary",
     "rotate",
     "tables",

@@ -5,14 +5,19 @@ An architecture takes what fits and writes out what differs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from truecluster.api import CheckpointError, DType, ModelConfig, Rotary
 
+from .fields import choice, flag, ids, layer_types_of, mapping, number, positive
 from .rope_config import read_rotary
+
+MOST_LAYERS = 4096
+MOST_HEAD_DIM = 1 << 16
+_DTYPES = {"float32": DType.FP32, "float16": DType.FP16, "bfloat16": DType.BF16}
 
 HUGGINGFACE_SLOTS: Mapping[str, str] = {
     "embed.tokens": "model.embed_tokens",
@@ -87,40 +92,40 @@ class DecoderConfig(ModelConfig):
         return float(self.head_dim**-0.5)
 
 
-def decoder_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
+def decoder_fields(raw: Mapping[str, Any], layer_types: Sequence[str] = ("full_attention",)) -> dict[str, Any]:
     """The fields of a `DecoderConfig` from a config.json, with transformers' defaults.
 
-    Raises `CheckpointError` naming a field that is missing, of a wrong type, or asks for what isn't supported.
+    ``layer_types`` are the kinds of attention that the architecture has. Raises `CheckpointError` naming a field that
+    is missing, of a wrong type, or asks for what isn't supported.
     """
-    _refuse_unsupported(raw)
-    hidden, heads = _positive(raw, "hidden_size"), _positive(raw, "num_attention_heads")
-    head_dim = _positive(raw, "head_dim", hidden // heads)
-    kv_heads = _positive(raw, "num_key_value_heads", heads)
+    _refuse_unsupported(raw, layer_types)
+    hidden, heads = positive(raw, "hidden_size"), positive(raw, "num_attention_heads")
+    head_dim = positive(raw, "head_dim", hidden // heads, most=MOST_HEAD_DIM)
+    kv_heads = positive(raw, "num_key_value_heads", heads)
     if heads % kv_heads:
         raise CheckpointError(f"config: {heads} attention heads can't share {kv_heads} key/value heads evenly")
-    eos = raw.get("eos_token_id")
     return {
         "hidden": hidden,
-        "layers": _positive(raw, "num_hidden_layers"),
-        "vocab": _positive(raw, "vocab_size"),
-        "context": _positive(raw, "max_position_embeddings"),
-        "tied": bool(raw.get("tie_word_embeddings", False)),
-        "dtype": _dtype(raw),
-        "eos": tuple(eos) if isinstance(eos, list) else () if eos is None else (eos,),
+        "layers": positive(raw, "num_hidden_layers", most=MOST_LAYERS),
+        "vocab": positive(raw, "vocab_size"),
+        "context": positive(raw, "max_position_embeddings"),
+        "tied": flag(raw, "tie_word_embeddings"),
+        "dtype": _DTYPES[choice(raw, "dtype", choice(raw, "torch_dtype", "float32", _DTYPES), _DTYPES)],
+        "eos": ids(raw, "eos_token_id"),
         "heads": heads,
         "kv_heads": kv_heads,
         "head_dim": head_dim,
-        "intermediate": _positive(raw, "intermediate_size"),
-        "eps": _number(raw, "rms_norm_eps", 1e-6),
-        "activation": _activation(raw),
+        "intermediate": positive(raw, "intermediate_size"),
+        "eps": number(raw, "rms_norm_eps", 1e-6),
+        "activation": choice(raw, "hidden_act", "silu", ("silu",)),
         "rope": read_rotary(raw, head_dim),
     }
 
 
 def unusual_layers(raw: Mapping[str, Any]) -> list[str]:
     """The kinds of layers in a config.json, or in a GGUF's keys, that aren't plain attention with a dense MLP."""
-    raw = {**raw, **(raw.get("text_config") or {})}
-    kinds = sorted(set(raw.get("layer_types") or ()) - {"full_attention", "sliding_attention"})
+    raw = {**raw, **mapping(raw, "text_config")}
+    kinds = sorted(set(layer_types_of(raw)) - {"full_attention", "sliding_attention"})
     kinds += [f"experts ({key} = {raw[key]})" for key in raw if key.endswith(_EXPERTS) and raw[key]]
     return kinds + [f"recurrent ({key})" for key in raw if key.endswith(".ssm.state_size")]
 
@@ -128,43 +133,11 @@ def unusual_layers(raw: Mapping[str, Any]) -> list[str]:
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", ".expert_count")
 
 
-def _refuse_unsupported(raw: Mapping[str, Any]) -> None:
-    unusual = unusual_layers(raw)
+def _refuse_unsupported(raw: Mapping[str, Any], layer_types: Sequence[str]) -> None:
+    unusual = sorted({*unusual_layers(raw), *layer_types_of(raw)} - set(layer_types))
     if unusual:
         raise CheckpointError(f"config: layers of type {', '.join(unusual)} are not supported")
-    if raw.get("quantization_config"):
-        method = raw["quantization_config"].get("quant_method", "unknown")
+    quantized = mapping(raw, "quantization_config")
+    if quantized:
+        method = quantized.get("quant_method", "unknown")
         raise CheckpointError(f"config: weights already quantized with {method!r} are not supported; use the original")
-
-
-def _positive(raw: Mapping[str, Any], key: str, default: int | None = None) -> int:
-    value = raw.get(key)
-    value = default if value is None else value
-    if value is None:
-        raise CheckpointError(f"config: {key} is missing")
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise CheckpointError(f"config: {key} must be a positive whole number, not {value!r}")
-    return value
-
-
-def _number(raw: Mapping[str, Any], key: str, default: float) -> float:
-    value = raw.get(key)
-    value = default if value is None else value
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise CheckpointError(f"config: {key} must be a positive number, not {value!r}")
-    return float(value)
-
-
-def _dtype(raw: Mapping[str, Any]) -> DType:
-    names = {"float32": DType.FP32, "float16": DType.FP16, "bfloat16": DType.BF16}
-    name = raw.get("dtype") or raw.get("torch_dtype") or "float32"
-    if name not in names:
-        raise CheckpointError(f"config: dtype {name!r} is not supported; supported: {', '.join(names)}")
-    return names[name]
-
-
-def _activation(raw: Mapping[str, Any]) -> str:
-    name = raw.get("hidden_act") or "silu"
-    if name != "silu":
-        raise CheckpointError(f"config: hidden_act {name!r} is not supported; supported: silu")
-    return name

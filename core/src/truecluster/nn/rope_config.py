@@ -9,13 +9,12 @@ from typing import Any
 
 from truecluster.api import CheckpointError, Rotary
 
+from .fields import flag, mapping, number
 from .rope_rules import ORIGINAL, Rule, find_rule
 from .rotary import attention_factor, inverse_frequencies
 
 THETA = 10000.0
 """The base where a config.json names none."""
-MOST = 1e30
-"""Larger numbers leave fp32 on the way."""
 WITHOUT_EFFECT = ("finetuned", ORIGINAL)
 """Keys that models carry and transformers doesn't read, for a rule that has no such number."""
 
@@ -25,8 +24,10 @@ def read_rotary(raw: Mapping[str, Any], dim: int) -> Rotary:
 
     Raises `CheckpointError` for a rule, number or key that isn't supported, before any weight is read.
     """
+    if dim % 2:
+        raise CheckpointError(f"config: heads of {dim} elements can't be rotated; head_dim must be even")
     given = _merged(raw)
-    theta = _number("rope_theta", _first(given.pop("rope_theta", None), raw.get("rope_theta"), THETA))
+    theta = number({"rope_theta": _first(given.pop("rope_theta", None), raw.get("rope_theta"), THETA)}, "rope_theta")
     name = _name(given.pop("rope_type", "default"))
     rule = find_rule(name)
     _refuse_partial(_first(given.pop("partial_rotary_factor", None), raw.get("partial_rotary_factor"), 1))
@@ -49,9 +50,7 @@ def _merged(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _given(raw: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = raw.get(key) or {}
-    if not isinstance(value, Mapping):
-        raise CheckpointError(f"config: {key} must be an object, not {value!r:.60}")
+    value = mapping(raw, key)
     nested = sorted(name for name, inner in value.items() if isinstance(inner, Mapping))
     if nested:
         raise CheckpointError(f"config: {key} of its own for {', '.join(nested)} is not supported")
@@ -81,18 +80,13 @@ def _numbers(name: str, rule: Rule, given: Mapping[str, Any]) -> tuple[tuple[str
     if unknown:
         takes = ", ".join(known) or "no numbers"
         raise CheckpointError(f"config: rope_type {name!r} doesn't know {', '.join(unknown)}; it takes {takes}")
-    return tuple((key, _value(key, given[key])) for key in known if key in given)
+    return tuple((key, _value(given, key)) for key in known if key in given)
 
 
-def _value(key: str, value: Any) -> Any:
-    if key == "truncate" and isinstance(value, bool):
-        return float(value)
+def _value(given: Mapping[str, Any], key: str) -> Any:
+    value = given[key]
+    if key == "truncate":
+        return float(flag(given, key))
     if key == "factors" and isinstance(value, list):
-        return tuple(_number(key, item) for item in value)
-    return _number(key, value)
-
-
-def _number(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < MOST:
-        raise CheckpointError(f"config: {key} must be a positive number, not {value!r:.60}")
-    return float(value)
+        return tuple(number({key: item}, key) for item in value)
+    return number(given, key)

@@ -42,7 +42,7 @@ class Llama(api.Architecture):
     )
 
     def config(self, raw: Mapping[str, Any]) -> LlamaConfig:
-        attention_bias, mlp_bias = bool(raw.get("attention_bias")), bool(raw.get("mlp_bias"))
+        attention_bias, mlp_bias = nn.flag(raw, "attention_bias"), nn.flag(raw, "mlp_bias")
         return LlamaConfig(**nn.decoder_fields(raw), attention_bias=attention_bias, mlp_bias=mlp_bias)
 
     def build(self, config: LlamaConfig, part: api.Part) -> api.Description:
