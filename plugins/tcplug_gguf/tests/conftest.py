@@ -11,22 +11,20 @@ import pytest
 import torch
 
 TYPES = gguf.GGMLQuantizationType
-PLAIN = [TYPES.F32, TYPES.F16, TYPES.BF16]
-BLOCKS = [TYPES.Q8_0, TYPES.Q4_0, TYPES.Q4_1, TYPES.Q5_0, TYPES.Q4_K, TYPES.Q5_K, TYPES.Q6_K]
-HALVES = {TYPES.Q4_K: (0, 2), TYPES.Q5_K: (0, 2), TYPES.Q6_K: (208,)}
-"""Where a K block has its fp16 numbers, which must be finite; its other bytes may be any."""
+BLOCKS = [kind for kind in TYPES if kind in gguf.quants._type_traits and kind != TYPES.BF16]
+"""Every block type that the gguf package can unpack."""
 
 
 def random_blocks(kind: gguf.GGMLQuantizationType, shape: tuple[int, int], seed: int = 5) -> np.ndarray:
-    """A matrix of ``shape`` in ``kind``: ``[rows, bytes]``."""
+    """A matrix of ``shape`` in ``kind``, ``[rows, bytes]``: random bytes, drawn again where a value isn't finite."""
     random = np.random.default_rng(seed)
-    if kind not in HALVES:
-        return gguf.quantize(random.standard_normal(shape).astype(np.float32), kind)
     block, size = gguf.GGML_QUANT_SIZES[kind]
-    blocks = random.integers(0, 256, (shape[0] * shape[1] // block, size), dtype=np.uint8)
-    for place in HALVES[kind]:
-        halves = random.standard_normal((len(blocks), 1)).astype(np.float16)
-        blocks[:, place : place + 2] = halves.view(np.uint8)
+    blocks = np.empty((shape[0] * shape[1] // block, size), dtype=np.uint8)
+    again = np.ones(len(blocks), dtype=bool)
+    while again.any():
+        blocks[again] = random.integers(0, 256, (int(again.sum()), size), dtype=np.uint8)
+        with np.errstate(all="ignore"):
+            again = ~np.isfinite(gguf.dequantize(blocks, kind)).all(axis=1)
     return blocks.reshape(shape[0], -1)
 
 

@@ -13,7 +13,12 @@ from truecluster.api import Packed
 from truecluster.testing.checkpoint import CheckpointContract
 from truecluster.testing.format import FormatContract
 
-NAMES = {f"gguf.{name.lower()}": name for name in ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q4_K", "Q5_K", "Q6_K")}
+NAMES = {
+    f"gguf.{kind.name.lower()}": kind.name
+    for kind in gguf.GGMLQuantizationType
+    if kind in gguf.quants._type_traits and kind.name != "BF16"
+}
+"""Every block type that the gguf package can unpack."""
 
 
 class TestGguf(CheckpointContract):

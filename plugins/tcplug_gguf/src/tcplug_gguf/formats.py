@@ -8,8 +8,11 @@ import torch
 
 from truecluster.api import Packed, PluginError, WeightFormat
 
-from .blocks import UNPACK
+from .layouts import UNPACK
 from .types import TENSOR_TYPES, TensorType
+
+TILE = 1 << 18
+"""Elements that are unpacked at once: a few MB of intermediate values, and few calls on a device."""
 
 _LAYOUTS = {kind.format: kind for kind in TENSOR_TYPES.values() if kind.format in UNPACK}
 
@@ -35,13 +38,23 @@ class GgufFormat(WeightFormat):
     def rows(self, packed: Packed, index: torch.Tensor | slice) -> torch.Tensor:
         rows = self._packed_rows(packed)
         rows = rows[index] if len(packed.shape) > 1 else rows
-        values = UNPACK[self.id](rows.reshape(-1, self._layout.nbytes))
+        values = self._values(rows.reshape(-1, self._layout.nbytes))
         return values.view(rows.shape[0], *packed.shape[1:]) if len(packed.shape) > 1 else values.view(packed.shape)
 
     def take(self, packed: Packed, index: torch.Tensor) -> Packed:
         rows = self._packed_rows(packed)[index.to(packed.data.device)]
         shape = (rows.shape[0], *packed.shape[1:]) if len(packed.shape) > 1 else packed.shape
         return Packed(self.id, shape, rows.flatten())
+
+    def _values(self, blocks: torch.Tensor) -> torch.Tensor:
+        """``[n, bytes]`` → ``[n, elements]`` fp32, a few blocks at a time so that little lies beside the result."""
+        unpack, step = UNPACK[self.id], TILE // self._layout.block
+        if len(blocks) <= step:
+            return unpack(blocks)
+        values = torch.empty(len(blocks), self._layout.block, device=blocks.device)
+        for start in range(0, len(blocks), step):
+            values[start : start + step] = unpack(blocks[start : start + step])
+        return values
 
     def _packed_rows(self, packed: Packed) -> torch.Tensor:
         """``[rows, bytes]``; a vector is one row."""

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from .cursor import Array, Cursor
-from .types import ARRAY, SCALARS, STRING, SUPPORTED, TENSOR_TYPES, TensorType
+from .types import ARRAY, SCALARS, STRING, SUPPORTED, TENSOR_TYPES, UNSUPPORTED, TensorType
 
 MAGIC = b"GGUF"
 SMALLEST_KEY, SMALLEST_TENSOR = 13, 32
@@ -111,7 +111,10 @@ def _tensor(cursor: Cursor) -> tuple[str, tuple[TensorType, tuple[int, ...], int
     number = cursor.integer(4, f"the type of tensor {name!r}")
     offset = cursor.integer(10, f"the offset of tensor {name!r}")
     if number not in TENSOR_TYPES:
-        raise cursor.fail(f"tensor {name!r} uses quantisation type {number}, unsupported; supported: {SUPPORTED}")
+        known = f" ({UNSUPPORTED[number]})" if number in UNSUPPORTED else ""
+        raise cursor.fail(
+            f"tensor {name!r} uses quantisation type {number}{known}, unsupported; supported: {SUPPORTED}"
+        )
     if 0 in dims:
         raise cursor.fail(f"tensor {name!r} has a dimension of 0: {dims}")
     if dims[0] % TENSOR_TYPES[number].block:
