@@ -96,19 +96,25 @@ class Right(EdgeTransport):
     def __init__(self):
         self.changed, self.offers, self.closed, self.numbers = threading.Condition(), {}, False, itertools.count()
 
-    def offer(self, terms):
+    def offer(self, terms, role="consumer"):
         if self.closed:
             raise EdgeClosed("closed")
         ticket = b"ticket %d" % next(self.numbers)
-        self.offers[ticket] = {"terms": terms, "channel": None}
+        self.offers[ticket] = {"terms": terms, "channel": None, "role": role}
         return ticket
+
+    def withdraw(self, ticket):
+        with self.changed:
+            self.offers.pop(ticket, None)
+            self.changed.notify_all()
 
     def open(self, terms, ticket, role, device):
         if self.closed:
             raise EdgeClosed("closed")
         if ticket not in self.offers:
             raise HandshakeError("no such ticket")
-        channel = (self.enter if role == "producer" else self.wait)(terms, ticket, self.offers[ticket])
+        offer = self.offers[ticket]
+        channel = (self.wait if role == offer["role"] else self.enter)(terms, ticket, offer)
         return self.end(self, terms, channel, role)
 
     def enter(self, terms, ticket, offer):
@@ -122,8 +128,9 @@ class Right(EdgeTransport):
 
     def wait(self, terms, ticket, offer):
         with self.changed:
-            self.changed.wait_for(lambda: offer["channel"] or self.closed, terms.timeout)
-            if self.closed:
+            gone = lambda: self.closed or ticket not in self.offers  # noqa: E731
+            self.changed.wait_for(lambda: offer["channel"] or gone(), terms.open_timeout)
+            if gone():
                 raise EdgeClosed("closed")
         del self.offers[ticket]
         if not offer["channel"]:

@@ -1,4 +1,4 @@
-"""The one listening socket of a process's edges, and the threads that let producers in."""
+"""The one listening socket of a process's edges, and the threads that let diallers in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Doorway:
     """Accepts connections and gives each to ``admit`` in a thread of its own, at most 16 at a time.
 
     ``admit`` proves the connection within a deadline and either keeps it, returning true, or leaves it to be closed.
-    More dialers than that wait in the system's queue. The socket is closed by `close`.
+    The one that has been at it longest makes room for a newcomer. The socket is closed by `close`.
     """
 
     def __init__(self, sock: socket.socket, admit: Callable[[socket.socket], bool]) -> None:
@@ -58,7 +58,9 @@ class Doorway:
                 self._accept()
 
     def _accept(self) -> None:
-        self._slots.acquire()
+        if not self._slots.acquire(blocking=False):
+            self._hurry_oldest()
+            self._slots.acquire()
         try:
             connection, _ = self._sock.accept()
         except OSError as error:
@@ -73,6 +75,12 @@ class Doorway:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
         thread.start()
+
+    def _hurry_oldest(self) -> None:
+        with self._lock:
+            for connection in list(self._unproven)[:1]:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def _prove(self, connection: socket.socket) -> None:
         kept = False

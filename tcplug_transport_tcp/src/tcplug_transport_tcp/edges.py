@@ -1,4 +1,4 @@
-"""Direct edges: the consumer listens, the producer dials, proves the key and shows its ticket's secret."""
+"""Edges: one end listens, the other dials, proves the key and shows its ticket's secret."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from truecluster.api import (
     AddressError,
     Edge,
     EdgeClosed,
+    EdgeRole,
     EdgeTerms,
-    EdgeTimeout,
     EdgeTransport,
     HandshakeError,
     TransportError,
@@ -22,65 +23,79 @@ from truecluster.api import (
 
 from . import tickets
 from .deadline import Deadline, Talk
+from .dialling import ADMITTED, REFUSED, Dialler
 from .doorway import Doorway
 from .edge import TcpEdge
 from .offers import Offer
-from .sockets import bind, unknown_host, unreachable
+from .relay import TcpRelay
+from .sockets import bind
 
 if TYPE_CHECKING:
     from truecluster.api import DeviceContext
 
 _PROOF_S = 10.0
-_ADMITTED, _REFUSED = b"\x01", b"\x00"
-_UNSPECIFIED = ("0.0.0.0", "::", "")
+_UNSPECIFIED = ("0.0.0.0", "::")
 
 
 class TcpEdges(EdgeTransport):
-    """Edges over TCP. All offers of one object must be made with the same key: a dialer is proven before it says more.
+    """Edges over TCP. All offers of one object are made with the same key: a dialer is proven before it says more."""
 
-    ``edge_port`` is the port to listen on, 0 for a free one; ``advertise_host`` goes into tickets instead of the
-    address that is listened on.
-    """
-
-    def __init__(self, *, edge_port: int = 0, advertise_host: str | None = None) -> None:
-        self._edge_port = edge_port
-        self._advertise_host = advertise_host
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._offers: dict[bytes, Offer] = {}
-        self._doorways: dict[str, Doorway] = {}
-        self._dialling: set[socket.socket] = set()
+        self._doorways: dict[tuple[str, int], Doorway] = {}
+        self._relays: WeakSet[TcpRelay] = WeakSet()
+        self._dialler = Dialler()
         self._closed = False
 
-    def offer(self, terms: EdgeTerms) -> bytes:
-        host = self._advertise_host or terms.host
-        if host in _UNSPECIFIED:
-            raise AddressError(f"edges can listen on {host!r}, but nobody can dial it: listen on one address")
+    def offer(self, terms: EdgeTerms, role: EdgeRole = "consumer") -> bytes:
+        return self._offer(terms, role).encode()
+
+    def open(self, terms: EdgeTerms, ticket: bytes, role: EdgeRole, device: DeviceContext | None) -> Edge:
+        found = tickets.decode(ticket)
+        sock = self._await(terms, found) if found.offered_by == role else self._dialler.dial(terms, found)
+        return TcpEdge(sock, terms, device)
+
+    def withdraw(self, ticket: bytes) -> None:
+        with self._lock:
+            offer = self._offers.pop(tickets.decode(ticket).secret, None)
+        if offer is not None:
+            offer.withdraw()
+
+    def relay(self, terms: EdgeTerms) -> TcpRelay:
+        producer, consumer = self._offer(terms, "consumer"), self._offer(terms, "producer")
+        relay = TcpRelay(terms, producer, consumer, self._await, self.withdraw)
         with self._lock:
             self._check(terms)
-            if terms.host not in self._doorways:
-                self._doorways[terms.host] = Doorway(bind(terms.host, self._edge_port), self._admit)
-            port = self._doorways[terms.host].address[1]
+            self._relays.add(relay)
+        return relay
+
+    def _offer(self, terms: EdgeTerms, role: EdgeRole) -> tickets.Ticket:
+        if terms.advertised in _UNSPECIFIED:
+            raise AddressError(
+                f"edges can listen on {terms.host!r}, but nobody can dial {terms.advertised!r}: "
+                "name the address that neighbours reach with --advertise-host"
+            )
+        where = (terms.host, terms.port)
+        with self._lock:
+            self._check(terms)
+            if where not in self._doorways:
+                self._doorways[where] = Doorway(bind(*where), self._admit)
             secret = secrets.token_bytes(32)
             self._offers[secret] = Offer(terms)
-        return tickets.Ticket(host, port, secret).encode()
-
-    def open(
-        self, terms: EdgeTerms, ticket: bytes, role: Literal["producer", "consumer"], device: DeviceContext | None
-    ) -> Edge:
-        found = tickets.decode(ticket)
-        sock = self._dial(terms, found) if role == "producer" else self._await(terms, found)
-        return TcpEdge(sock, terms, device)
+            return tickets.Ticket(role, terms.advertised, self._doorways[where].address[1], secret)
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             offers, self._offers = self._offers, {}
             doorways, self._doorways = self._doorways, {}
-            for sock in self._dialling:
-                with suppress(OSError):  # not connected yet
-                    sock.shutdown(socket.SHUT_RDWR)
+            relays = list(self._relays)
+        self._dialler.close()
         for offer in offers.values():
             offer.withdraw()
+        for relay in relays:
+            relay.close()
         for doorway in doorways.values():
             doorway.close()
 
@@ -93,68 +108,16 @@ class TcpEdges(EdgeTransport):
             self._check(terms)
             offer = self._offers.get(ticket.secret)
         if offer is None:
-            raise HandshakeError(f"edge {terms.edge}: the consumer's ticket is not an open offer of this transport")
+            raise HandshakeError(f"edge {terms.edge}: its ticket is not an open offer of this transport")
         try:
-            sock = offer.wait(terms.timeout)
+            return offer.wait(terms.open_timeout)
         finally:
             with self._lock:
                 self._offers.pop(ticket.secret, None)
-        with self._lock:
-            if sock is None:
-                self._check(terms)
-                raise EdgeTimeout(f"edge {terms.edge}: no producer came within {terms.timeout:g} s")
-        return sock
-
-    def _dial(self, terms: EdgeTerms, ticket: tickets.Ticket) -> socket.socket:
-        with self._lock:
-            self._check(terms)
-        deadline = Deadline(terms.timeout, f"edge {terms.edge}: opening it")
-        sock = self._connect(terms, ticket, deadline)
-        try:
-            self._enter(terms, ticket, Talk(sock, deadline))
-        except BaseException as error:
-            sock.close()
-            with self._lock:
-                if isinstance(error, TransportError):
-                    self._check(terms)
-            raise
-        finally:
-            with self._lock:
-                self._dialling.discard(sock)
-        return sock
-
-    def _enter(self, terms: EdgeTerms, ticket: tickets.Ticket, talk: Talk) -> None:
-        terms.prove(talk.read, talk.write, True)
-        talk.write(ticket.secret)
-        if talk.read(1) != _ADMITTED:
-            raise HandshakeError(
-                f"edge {terms.edge}: its ticket was used before, or its consumer has stopped waiting; ask for a new one"
-            )
-
-    def _connect(self, terms: EdgeTerms, ticket: tickets.Ticket, deadline: Deadline) -> socket.socket:
-        failure: OSError | None = None
-        for family, kind, protocol, _, address in _addresses(ticket.host, ticket.port):
-            sock = socket.socket(family, kind, protocol)
-            with self._lock:
-                self._dialling.add(sock)
-            try:
-                sock.settimeout(deadline.left())
-                sock.connect(address)
-            except (OSError, TransportError) as error:
-                sock.close()
-                with self._lock:
-                    self._dialling.discard(sock)
-                    self._check(terms)
-                if isinstance(error, TransportError):
-                    raise
-                failure = error
-            else:
-                return sock
-        raise AddressError(unreachable(ticket.host, ticket.port, failure or "no address")) from failure
 
     def _admit(self, sock: socket.socket) -> bool:
         """Prove a dialer and give it to the offer whose secret it shows; anything else is turned away."""
-        deadline = Deadline(_PROOF_S, "proving a producer")
+        deadline = Deadline(_PROOF_S, "proving a dialer")
         with suppress(TransportError):
             prove = self._prover()
             if prove is None:
@@ -162,7 +125,7 @@ class TcpEdges(EdgeTransport):
             talk = Talk(sock, deadline)
             prove(talk.read, talk.write, False)
             offer = self._take(talk.read(32))
-            talk.write(_REFUSED if offer is None else _ADMITTED)
+            talk.write(REFUSED if offer is None else ADMITTED)
             return offer is not None and offer.give(sock)
         return False
 
@@ -174,10 +137,3 @@ class TcpEdges(EdgeTransport):
         with self._lock:
             offer = self._offers.get(secret)
         return offer if offer is not None and offer.use() else None
-
-
-def _addresses(host: str, port: int) -> list[Any]:
-    try:
-        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    except (OSError, UnicodeError) as error:
-        raise AddressError(unknown_host(host, port, error)) from error

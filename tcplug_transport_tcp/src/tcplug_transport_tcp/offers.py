@@ -1,4 +1,4 @@
-"""What a consumer waits for."""
+"""What the listening end of an edge waits for."""
 
 from __future__ import annotations
 
@@ -7,48 +7,51 @@ import threading
 
 import attrs
 
-from truecluster.api import EdgeTerms
+from truecluster.api import EdgeClosed, EdgeTerms, EdgeTimeout
 
 
 @attrs.define(eq=False)
 class Offer:
-    """Room for the one producer that an edge has."""
+    """Room for the one peer that an edge has."""
 
     terms: EdgeTerms
     _changed: threading.Condition = attrs.field(factory=threading.Condition)
     _sock: socket.socket | None = None
     _used: bool = False
-    _withdrawn: bool = False
+    _over: bool = False
 
     def use(self) -> bool:
         """Whether the caller is the first to use the offer's ticket."""
         with self._changed:
-            first = not (self._used or self._withdrawn)
+            first = not (self._used or self._over)
             self._used = True
             return first
 
     def give(self, sock: socket.socket) -> bool:
-        """Hand over the producer's connection; false where nobody wants it any more."""
+        """Hand over the peer's connection; false where nobody wants it any more."""
         with self._changed:
-            if self._withdrawn:
+            if self._over:
                 return False
             self._sock = sock
             self._changed.notify_all()
             return True
 
-    def wait(self, timeout: float) -> socket.socket | None:
-        """The producer's connection; ``None`` after ``timeout`` seconds or when withdrawn, and then for good."""
+    def wait(self, timeout: float) -> socket.socket:
+        """The peer's connection, once. Raises `EdgeTimeout` after ``timeout`` seconds, `EdgeClosed` when withdrawn."""
         with self._changed:
-            self._changed.wait_for(lambda: self._sock is not None or self._withdrawn, timeout)
+            came = self._changed.wait_for(lambda: self._sock is not None or self._over, timeout)
             sock, self._sock = self._sock, None
-            self._withdrawn = True
-            self._changed.notify_all()
-            return sock
+            self._over = True
+            if sock is not None:
+                return sock
+        if came:
+            raise EdgeClosed(f"edge {self.terms.edge}: this side took its offer back")
+        raise EdgeTimeout(f"edge {self.terms.edge}: the other end did not come within {timeout:g} s")
 
     def withdraw(self) -> None:
         """Nobody may come any more; who came already and wasn't fetched is turned away."""
         with self._changed:
-            self._withdrawn = True
+            self._over = True
             if self._sock is not None:
                 self._sock.close()
                 self._sock = None

@@ -8,7 +8,8 @@ def truecluster_transports():  # type: ignore[no-untyped-def]
     yield TransportSpec(
         name="tcp",
         target="tcplug_transport_tcp.transport:TcpTransport",
-        summary="TCP streams, and direct TCP edges between stages.",
+        summary="TCP streams, and TCP edges between stages, direct or relayed.",
         streams=True,
         edges=True,
+        relays=True,
     )

@@ -89,10 +89,12 @@ from .specs import (
 )
 from .transport import (
     Edge,
+    EdgeRole,
     EdgeTerms,
     EdgeTransport,
     Place,
     Read,
+    Relay,
     StreamTransport,
     Write,
 )
@@ -125,6 +127,7 @@ __all__ = [
     "EdgeBroken",
     "EdgeClosed",
     "EdgeEnded",
+    "EdgeRole",
     "EdgeTerms",
     "EdgeTimeout",
     "EdgeTransport",
@@ -154,6 +157,7 @@ __all__ = [
     "Read",
     "Recurrent",
     "RequestError",
+    "Relay",
     "Role",
     "Rotary",
     "RotaryRows",

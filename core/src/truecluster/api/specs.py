@@ -69,11 +69,15 @@ class QuantizerSpec:
 
 @attrs.frozen(kw_only=True)
 class TransportSpec(Spec):
-    """Target: a `StreamTransport`, an `EdgeTransport`, or both, as ``streams`` and ``edges`` say."""
+    """Target: a `StreamTransport`, an `EdgeTransport`, or both, as ``streams`` and ``edges`` say.
+
+    ``relays``: its edges can be relayed by a third process.
+    """
 
     KIND = "transport"
     streams: bool = False
     edges: bool = False
+    relays: bool = False
     local: bool = False
     """Reaches only this process, so nodes are hosted in it."""
 

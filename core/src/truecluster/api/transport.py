@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
+from .errors import PluginError
+
 if TYPE_CHECKING:
     import torch
     from anyio.abc import ByteStream, Listener
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 Read = Callable[[int], bytes]
 """Exactly that many bytes. Raises `EdgeEnded` or `EdgeBroken`."""
 Write = Callable[[bytes], None]
+EdgeRole = Literal["producer", "consumer"]
+"""Which end of an edge."""
 Place = Callable[[bytes], Sequence["torch.Tensor"]]
 """Header → the tensors to fill, in order; core's. It raises, and the edge is then broken, if the header is wrong."""
 
@@ -49,14 +53,20 @@ class StreamTransport(ABC):
 class EdgeTerms:
     """What core gives a transport for one edge.
 
-    ``edge`` is unique among all runs; ``host`` is the address to listen on and to be reached at; ``prove`` must be
-    the first use of a new connection on both sides, raises `HandshakeError` and takes ``dialer`` last; ``timeout``
-    bounds in seconds how long `open` waits for the peer, and how long a message that has begun may take.
+    ``edge`` is unique among all runs. An offer listens on ``host`` and ``port`` (0: a free one), and its ticket names
+    ``advertised`` as the host to dial; where that is empty, the dialler takes its own ``peer_host``. ``prove`` must
+    be the first use of a new connection on both sides, raises `HandshakeError` and takes ``dialer`` last.
+    ``open_timeout`` bounds in seconds how long `open` waits for the peer, ``timeout`` how long a message that has
+    begun may take.
     """
 
     edge: str
     host: str
+    port: int = 0
+    advertised: str = attrs.field(default=attrs.Factory(lambda self: self.host, takes_self=True))
+    peer_host: str = ""
     prove: Callable[[Read, Write, bool], None]
+    open_timeout: float = 60.0
     timeout: float = 60.0
     max_header: int = 1 << 20
 
@@ -89,24 +99,59 @@ class Edge(ABC):
         """End the edge after what was sent. Safe to call twice."""
 
 
-class EdgeTransport(ABC):
-    """Edges of one process. The consumer offers, the producer dials."""
+class Relay(ABC):
+    """An edge between two processes that both dial this one, since neither can dial the other.
+
+    Each ticket is for `EdgeTransport.open` of that role. What passes through is not looked at, and the relay holds no
+    more of it than an end of an edge does, so a slow consumer still stops its producer.
+    """
+
+    producer_ticket: bytes
+    consumer_ticket: bytes
 
     @abstractmethod
-    def offer(self, terms: EdgeTerms) -> bytes:
-        """At the consumer: be ready for one producer; returns the one-time ticket (≤ 1 KiB) that lets it in."""
+    def run(self) -> None:
+        """Wait for both up to ``terms.open_timeout``, then pass on until one of them ends, which ends the other.
 
-    @abstractmethod
-    def open(
-        self, terms: EdgeTerms, ticket: bytes, role: Literal["producer", "consumer"], device: DeviceContext | None
-    ) -> Edge:
-        """Open this side's end; the consumer passes its own ticket.
-
-        A ticket is used up by the first producer that proves the key. Raises `EdgeTimeout` when the peer doesn't
-        come in time, `AddressError` when it can't be reached, `HandshakeError` when it isn't who it should be, and
-        `EdgeClosed` after `close`.
+        The end of the producer comes after all that it sent. Blocking, in a thread of its own; returns when nothing
+        is left to do. Raises `EdgeTimeout` when one doesn't come, and `EdgeClosed` after `close`.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Withdraw every offer, make every waiting `open` raise, and free the listening port."""
+        """From any thread: end it, at both ends too. Safe to call twice."""
+
+
+class EdgeTransport(ABC):
+    """Edges of one process. One end offers, usually the consumer; the other dials with the ticket of that offer."""
+
+    @abstractmethod
+    def offer(self, terms: EdgeTerms, role: EdgeRole = "consumer") -> bytes:
+        """As the edge's ``role``: be ready for the other one; returns the one-time ticket (≤ 1 KiB) that lets it in.
+
+        Raises `AddressError` where ``terms`` name an address that can't be listened on, or that nobody can dial.
+        """
+
+    @abstractmethod
+    def open(self, terms: EdgeTerms, ticket: bytes, role: EdgeRole, device: DeviceContext | None) -> Edge:
+        """Open this side's end: who offered passes its own ticket and waits, the other dials, which waits for nobody.
+
+        A ticket is used up by the first who proves the key. Raises `EdgeTimeout` when the peer doesn't come in time,
+        `AddressError` when it can't be reached, `HandshakeError` when it isn't who it should be, and `EdgeClosed`
+        after `close`.
+        """
+
+    @abstractmethod
+    def withdraw(self, ticket: bytes) -> None:
+        """Take an own offer back, if it is not open yet: nobody gets in with it, and its `open` raises `EdgeClosed`.
+
+        From any thread.
+        """
+
+    def relay(self, terms: EdgeTerms) -> Relay:
+        """Be ready for both ends of an edge. Raises `PluginError` where the spec doesn't say ``relays``."""
+        raise PluginError(f"edge {terms.edge}: this transport relays no edges; choose another with --transport")
+
+    @abstractmethod
+    def close(self) -> None:
+        """Withdraw every offer, close every relay, make every waiting `open` raise, and free the listening port."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Generic, TypeVar
 
 import torch
 
-from truecluster.api import Edge, Place
+from truecluster.api import Edge, EdgeRole, EdgeTerms, EdgeTransport, Place, TransportError
 
 from ._streams import DEADLINE_S, MAX_BUFFERED, STALLED_S
 
 T = TypeVar("T")
+Opened = Callable[..., "AbstractContextManager[tuple[Edge, Edge]]"]
 
 
 class Background(Generic[T]):
@@ -44,6 +46,35 @@ class Background(Generic[T]):
             self._result.append(self._call())
         except BaseException as error:
             self._error = error
+
+
+@contextmanager
+def open_edge(edges: EdgeTransport, terms: EdgeTerms, route: str) -> Iterator[tuple[Edge, Edge]]:
+    """Producer's and consumer's end; an end that dials is there before the other asks for its own."""
+    with ExitStack() as stack:
+        if route == "relayed":
+            relay = edges.relay(terms)
+            running = Background(relay.run)
+            stack.callback(_finished, running)
+            stack.callback(relay.close)
+            order: list[tuple[EdgeRole, bytes]]
+            order = [("producer", relay.producer_ticket), ("consumer", relay.consumer_ticket)]
+        elif route == "reversed":
+            ticket = edges.offer(terms, "producer")
+            order = [("consumer", ticket), ("producer", ticket)]
+        else:
+            ticket = edges.offer(terms)
+            order = [("producer", ticket), ("consumer", ticket)]
+        ends = {role: edges.open(terms, ticket, role, None) for role, ticket in order}
+        for end in ends.values():
+            stack.callback(end.close)
+        yield ends["producer"], ends["consumer"]
+
+
+def _finished(running: Background[None]) -> None:
+    """A relay's thread is gone once it is closed; how it ended is not asked."""
+    with suppress(TransportError):
+        running.result()
 
 
 def tensors(seed: int = 0) -> list[torch.Tensor]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import threading
-from typing import Literal
 
 import attrs
 
@@ -12,6 +11,7 @@ from truecluster.api import (
     DeviceContext,
     Edge,
     EdgeClosed,
+    EdgeRole,
     EdgeTerms,
     EdgeTimeout,
     EdgeTransport,
@@ -22,7 +22,8 @@ from .channel import Channel, Side
 from .edge import MemoryEdge
 from .proof import prove_both
 
-_MARK = b"memory"
+_MARKS: dict[EdgeRole, bytes] = {"producer": b"memory P", "consumer": b"memory C"}
+_SIDES: dict[EdgeRole, Side] = {"producer": Side.PRODUCER, "consumer": Side.CONSUMER}
 
 
 @attrs.define(eq=False)
@@ -32,26 +33,31 @@ class _Offer:
 
 
 class MemoryEdges(EdgeTransport):
-    """The key is proven here too, so that a test of it needs no network."""
+    """The key is proven here too, so that a test of it needs no network. No thread is out of another's reach, so
+    nothing is relayed.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._offers: dict[bytes, _Offer] = {}
         self._closed = False
 
-    def offer(self, terms: EdgeTerms) -> bytes:
-        ticket = _MARK + secrets.token_bytes(32)
+    def offer(self, terms: EdgeTerms, role: EdgeRole = "consumer") -> bytes:
+        ticket = _MARKS[role] + secrets.token_bytes(32)
         with self._changed:
             self._check(terms)
             self._offers[ticket] = _Offer(terms)
         return ticket
 
-    def open(
-        self, terms: EdgeTerms, ticket: bytes, role: Literal["producer", "consumer"], device: DeviceContext | None
-    ) -> Edge:
-        if role == "producer":
-            return MemoryEdge(self._enter(terms, ticket), Side.PRODUCER, terms, device)
-        return MemoryEdge(self._await(terms, ticket), Side.CONSUMER, terms, device)
+    def open(self, terms: EdgeTerms, ticket: bytes, role: EdgeRole, device: DeviceContext | None) -> Edge:
+        own = ticket.startswith(_MARKS[role])
+        channel = self._await(terms, ticket) if own else self._enter(terms, ticket)
+        return MemoryEdge(channel, _SIDES[role], terms, device)
+
+    def withdraw(self, ticket: bytes) -> None:
+        with self._changed:
+            self._offers.pop(ticket, None)
+            self._changed.notify_all()
 
     def close(self) -> None:
         with self._changed:
@@ -59,6 +65,7 @@ class MemoryEdges(EdgeTransport):
             for offer in self._offers.values():
                 if offer.channel is not None:
                     offer.channel.leave(Side.CONSUMER)
+                    offer.channel.leave(Side.PRODUCER)
             self._offers.clear()
             self._changed.notify_all()
 
@@ -68,7 +75,7 @@ class MemoryEdges(EdgeTransport):
         with self._changed:
             self._check(terms)
             if offer.channel is not None or self._offers.get(ticket) is not offer:
-                raise HandshakeError(f"edge {terms.edge}: its ticket was used before; ask its consumer for a new one")
+                raise HandshakeError(f"edge {terms.edge}: its ticket was used before; ask for a new one")
             offer.channel = Channel(terms.edge, terms.timeout)
             self._changed.notify_all()
             return offer.channel
@@ -76,12 +83,16 @@ class MemoryEdges(EdgeTransport):
     def _await(self, terms: EdgeTerms, ticket: bytes) -> Channel:
         offer = self._find(terms, ticket)
         with self._changed:
-            self._changed.wait_for(lambda: offer.channel is not None or self._closed, terms.timeout)
+            self._changed.wait_for(
+                lambda: offer.channel is not None or self._offers.get(ticket) is not offer, terms.open_timeout
+            )
             self._check(terms)
-            self._offers.pop(ticket, None)
-            if offer.channel is None:
-                raise EdgeTimeout(f"edge {terms.edge}: no producer came within {terms.timeout:g} s")
-            return offer.channel
+            withdrawn = self._offers.pop(ticket, None) is not offer
+        if withdrawn:
+            raise EdgeClosed(f"edge {terms.edge}: this side took its offer back")
+        if offer.channel is None:
+            raise EdgeTimeout(f"edge {terms.edge}: the other end did not come within {terms.open_timeout:g} s")
+        return offer.channel
 
     def _find(self, terms: EdgeTerms, ticket: bytes) -> _Offer:
         with self._changed:

@@ -41,19 +41,19 @@ class Wire:
             return data
 
 
-def prove_both(producer: EdgeTerms, consumer: EdgeTerms) -> None:
+def prove_both(dialler: EdgeTerms, listener: EdgeTerms) -> None:
     """Let the two prove their keys to each other. Raises what fails at either of them."""
-    timeout = min(_PROOF_S, producer.timeout)
+    timeout = min(_PROOF_S, dialler.open_timeout)
     there, back = Wire(timeout), Wire(timeout)
     failures: list[TransportError] = []
 
     def listen() -> None:
-        _conversation(lambda: consumer.prove(there.read, back.write, False), back, failures)
+        _conversation(lambda: listener.prove(there.read, back.write, False), back, failures)
 
-    listener = threading.Thread(target=listen, name="memory-edge-proof", daemon=True)
-    listener.start()
-    _conversation(lambda: producer.prove(back.read, there.write, True), there, failures)
-    listener.join()
+    thread = threading.Thread(target=listen, name="memory-edge-proof", daemon=True)
+    thread.start()
+    _conversation(lambda: dialler.prove(back.read, there.write, True), there, failures)
+    thread.join()
     if failures:
         raise failures[-1]
 
