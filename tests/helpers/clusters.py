@@ -158,6 +158,7 @@ def cluster(
         model=str(reference),
         arch=None,
         quant=quant,
+        dtype=None,
         planner="even",
         transport=layout.transport,
         head=layout.head,

@@ -11,10 +11,11 @@ from truecluster._cluster.nodes import NodeSession
 from truecluster._cluster.remote import RemoteStage
 from truecluster._plan import StagePlan
 from truecluster._wire import messages as wire
-from truecluster.api import EdgeBroken, NodeError, Span
+from truecluster.api import DType, Dtypes, EdgeBroken, NodeError, Span
 
 pytestmark = pytest.mark.anyio
 RUN = 7
+FP32 = Dtypes(DType.FP32, DType.FP32)
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def session() -> NodeSession:
 
 @pytest.fixture
 def stage(session: NodeSession) -> RemoteStage:
-    plan = StagePlan(index=1, count=3, node="n", span=Span(0, 2), inbound="7.1", outbound="7.2")
+    plan = StagePlan(index=1, count=3, node="n", span=Span(0, 2), inbound="7.1", outbound="7.2", dtypes=FP32)
     return RemoteStage(session, RUN, plan)
 
 
@@ -104,6 +105,8 @@ async def test_nothing_is_awaited_of_a_lost_node(session: NodeSession, stage: Re
 
 async def test_a_node_that_is_lost_already_gives_no_stage(session: NodeSession) -> None:
     session.lose("it closed its connection")
-    stage = RemoteStage(session, RUN, StagePlan(index=0, count=1, node="n", span=Span(0, 2), inbound="a", outbound="b"))
+    stage = RemoteStage(
+        session, RUN, StagePlan(index=0, count=1, node="n", span=Span(0, 2), inbound="a", outbound="b", dtypes=FP32)
+    )
     with pytest.raises(NodeError, match="was lost"):
         await stage.expect(wire.Need, 5)

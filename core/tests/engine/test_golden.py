@@ -50,6 +50,8 @@ class Real:
             architecture=bound.architecture,
             config=bound.config,
             dtypes=Dtypes(DType.FP32, DType.FP32),
+            inbound=DType.INT32 if span.embed else DType.FP32,
+            outbound=DType.INT32 if span.head else DType.FP32,
             units=self.model.catalog.units(slots),
             pages=32,
             sequences=len(PROMPTS),

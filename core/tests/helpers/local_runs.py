@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import attrs
+from tiny_models import FP32
 
 from truecluster._pipeline.local import local_edge
 from truecluster._pipeline.machines import RUN, Machine, RunState
@@ -49,7 +50,7 @@ def start_run(
     """``wrap`` may replace the engine's two edges, ``update`` the path of sampling parameters to the head."""
     shape = stages[0].shape
     placements = [Placement(COORDINATOR, stage.shape.span) for stage in stages]
-    plan = build_plan(placements, run=number, model="tiny", transport="local")
+    plan = build_plan(placements, run=number, model="tiny", transport="local", dtypes={COORDINATOR: FP32})
     edges = [local_edge() for _ in plan.edges]
     capacity = Capacity(
         pages=stages[0].state.pages, sequences=shape.sequences, max_tokens=shape.max_tokens, context=shape.context

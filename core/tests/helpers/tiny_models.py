@@ -117,6 +117,8 @@ class TinyModel:
             architecture=self.architecture,
             config=self.config,
             dtypes=FP32,
+            inbound=api.DType.INT32 if span.embed else api.DType.FP32,
+            outbound=api.DType.INT32 if span.head else api.DType.FP32,
             units=[Unit(slot=slot, format=self._format(slot.shape).id, digest=slot.key, nbytes=0) for slot in slots],
             pages=pages,
             sequences=sequences,

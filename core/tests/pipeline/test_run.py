@@ -8,7 +8,7 @@ import attrs
 import pytest
 import torch
 from local_runs import spans, start_run
-from tiny_models import TinyModel
+from tiny_models import FP32, TinyModel
 
 from truecluster._pipeline.local import local_edge
 from truecluster._pipeline.machines import RUN, Machine, RunState
@@ -32,7 +32,8 @@ PROMPT = Step(rows=(Row(1, 0, 3, 1),), ids=[5, 6, 7], opened=(Opened(1),), pages
 @pytest.fixture
 def alone():
     """A run whose stages the test plays: the run, what arrives at the first stage, and the last stage's answers."""
-    plan = build_plan([Placement(COORDINATOR, Span(0, 3, embed=True, head=True))], run=4, model="m", transport="local")
+    placements = [Placement(COORDINATOR, Span(0, 3, embed=True, head=True))]
+    plan = build_plan(placements, run=4, model="m", transport="local", dtypes={COORDINATOR: FP32})
     (to_first, first), (last, from_last) = local_edge(), local_edge()
     capacity = Capacity(pages=4, sequences=2, max_tokens=8, context=64)
     run = Run(plan, capacity, to_first, from_last, lambda update: None, Machine(RUN, RunState.RUNNING))

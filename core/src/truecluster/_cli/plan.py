@@ -20,6 +20,7 @@ def plan(
     ] = None,
     arch: o.Arch = None,
     quant: o.Quant = None,
+    dtype: o.Dtype = "auto",
     planner: o.PlannerName = "even",
     head: o.Head = "coordinator",
     max_nodes: o.MaxNodes = None,
@@ -30,7 +31,7 @@ def plan(
     if not node:
         raise RequestError("tc plan needs nodes to plan for: give --node once for each, such as --node cuda:8GB")
     nodes = [parse_node(text, number) for number, text in enumerate(node, 1)]
-    head_place = o.check_head(head)
+    head_place, wanted = o.check_head(head), o.check_dtype(dtype)
     planner_name, planner_options = o.split_planner(planner)
     from truecluster._cluster.model import ModelOptions
     from truecluster._registry import Registry
@@ -41,7 +42,12 @@ def plan(
     rows = planning.rows(
         Registry.installed(),
         ModelOptions(
-            reference=model, arch=arch, quant=quant, work_dir=o.work_dir(work_dir), open=OpenOptions(say=o.say)
+            reference=model,
+            arch=arch,
+            quant=quant,
+            dtype=wanted,
+            work_dir=o.work_dir(work_dir),
+            open=OpenOptions(say=o.say),
         ),
         planner_name,
         planner_options,

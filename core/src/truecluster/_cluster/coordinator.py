@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -15,12 +15,15 @@ from truecluster._node.devices import Devices
 from truecluster._node.errors import one_error
 from truecluster._node.transports import Transports
 from truecluster._pipeline.build import HandleCache
+from truecluster._pipeline.dtypes import offered, pick
 from truecluster._pipeline.run import Run
-from truecluster._plan import RunPlan, build_plan
+from truecluster._plan import RunPlan, StagePlan, build_plan
 from truecluster._registry import Registry
 from truecluster._wire.messages import StopReason
 from truecluster.api import (
+    COORDINATOR,
     DeviceContext,
+    Dtypes,
     Limits,
     Placement,
     PlanError,
@@ -179,6 +182,7 @@ class Coordinator:
             run=self._runs,
             model=self._model.name,
             transport=self._options.transport,
+            dtypes=self._dtypes(sessions),
             threads=dict.fromkeys((s.id for s in sessions), self._options.threads),
         )
         provision = Provision(self._house, plan, self._size, {s.id: s for s in sessions})
@@ -193,6 +197,12 @@ class Coordinator:
         self._provisions[plan.run] = provision
         self._announce(plan, provision)
         return run
+
+    def _dtypes(self, sessions: Sequence[NodeSession]) -> dict[str, Dtypes]:
+        """What each node and the coordinator itself compute in, by node id."""
+        wanted = self._model.dtype
+        own = {COORDINATOR: pick(wanted, offered(self._device))}
+        return own | {session.id: pick(wanted, session.hello.dtypes) for session in sessions}
 
     async def _release(self, run: Run) -> None:
         provision = self._provisions.pop(run.plan.run)
@@ -233,9 +243,10 @@ class Coordinator:
 
     def _announce(self, plan: RunPlan, provision: Provision) -> None:
         for moved in provision.moved:
-            span = next(stage.span for stage in plan.stages if stage.node == moved.node)
+            stage = next(stage for stage in plan.stages if stage.node == moved.node)
             self._report.say(
-                f"{moved.node}: {span}, weights {megabytes(moved.stored)} from its store, {megabytes(moved.sent)} sent"
+                f"{moved.node}: {stage.span} in {named(stage.dtypes)}, "
+                f"weights {megabytes(moved.stored)} from its store, {megabytes(moved.sent)} sent"
             )
         spare = sorted(set(self.nodes.joined) - set(plan.nodes))
         if spare:
@@ -247,7 +258,7 @@ class Coordinator:
         if provision is None:
             return {}
         return {
-            "stages": [{"node": s.node, "span": str(s.span)} for s in provision.plan.stages],
+            "stages": [stage_report(stage) for stage in provision.plan.stages],
             "stored_bytes": sum(m.stored for m in provision.moved),
             "sent_bytes": sum(m.sent for m in provision.moved),
         }
@@ -256,6 +267,18 @@ class Coordinator:
 def _by_name(session: NodeSession) -> tuple[int, str]:
     """The same nodes get the same spans at every start, so that what they store serves again."""
     return len(session.id), session.id
+
+
+def stage_report(stage: StagePlan) -> dict[str, str]:
+    """One stage, for ``--json``."""
+    dtypes = {"compute_dtype": stage.dtypes.compute.value, "residual_dtype": stage.dtypes.residual.value}
+    return {"node": stage.node, "span": str(stage.span), **dtypes}
+
+
+def named(dtypes: Dtypes) -> str:
+    """What a stage computes in, for a reader; its residual where that is another."""
+    compute, residual = dtypes.compute.value, dtypes.residual.value
+    return compute if compute == residual else f"{compute} with residual {residual}"
 
 
 def megabytes(count: int) -> str:

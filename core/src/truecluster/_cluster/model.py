@@ -27,22 +27,24 @@ DEFAULT_RECIPE = "fp16"
 
 @attrs.frozen(kw_only=True)
 class ModelOptions:
-    """What the user said of the model; ``quant`` is ``None`` where nothing was typed."""
+    """What the user said of the model; ``quant`` and ``dtype`` are ``None`` where nothing was typed."""
 
     reference: str
     arch: str | None = None
     quant: str | None = None
+    dtype: DType | None = None
     work_dir: Path
     open: OpenOptions = attrs.field(factory=OpenOptions)
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class ClusterModel:
-    """A bound model with its catalog of packed units."""
+    """A bound model with its catalog of packed units. ``dtype`` is computed in where a device has it natively."""
 
     bound: BoundModel
     catalog: Catalog
     recipe: QuantizerSpec
+    dtype: DType
 
     @property
     def name(self) -> str:
@@ -53,8 +55,9 @@ class ClusterModel:
         bound = self.bound
         kind = bound.checkpoint.model_type
         hosted = "" if bound.architecture_name == kind else f" (a {kind} model, hosted by its dialect)"
-        layers, recipe = bound.config.layers, self.recipe.name
-        return f"{self.name}: architecture {bound.architecture_name}{hosted}, {layers} layers, {recipe}"
+        dtypes = f"weights {self.recipe.name}, compute {self.dtype.value}"
+        dtypes += "" if self.dtype is DType.FP32 else " (fp32 on devices without it)"
+        return f"{self.name}: architecture {bound.architecture_name}{hosted}, {bound.config.layers} layers, {dtypes}"
 
 
 def load_model(registry: Registry, options: ModelOptions) -> ClusterModel:
@@ -67,7 +70,7 @@ def load_model(registry: Registry, options: ModelOptions) -> ClusterModel:
     try:
         spec = find_architecture(registry, checkpoint, options.arch)
         bound = bind(checkpoint, registry.resolve("architecture", spec.name)(), spec.name)
-        recipe = registry.recipe(options.quant or default_recipe(bound))
+        recipe = registry.recipe(options.quant or default_recipe(bound, options.dtype))
         catalog = Catalog(bound, recipe, registry, Store(options.work_dir))
         for part in parts_of(bound.config):
             for slot in bound.architecture.slots(bound.config, part):
@@ -75,7 +78,7 @@ def load_model(registry: Registry, options: ModelOptions) -> ClusterModel:
     except BaseException:
         checkpoint.close()
         raise
-    return ClusterModel(bound=bound, catalog=catalog, recipe=recipe)
+    return ClusterModel(bound=bound, catalog=catalog, recipe=recipe, dtype=options.dtype or bound.config.dtype)
 
 
 def find_architecture(registry: Registry, checkpoint: Checkpoint, arch: str | None) -> ArchitectureSpec:
@@ -92,8 +95,10 @@ def find_architecture(registry: Registry, checkpoint: Checkpoint, arch: str | No
         ) from error
 
 
-def default_recipe(bound: BoundModel) -> str:
+def default_recipe(bound: BoundModel, dtype: DType | None = None) -> str:
     """fp16, except that bf16 stays bf16 unless the user types fp16."""
+    if dtype is DType.FP16:
+        return DEFAULT_RECIPE
     matrices = [bound.sources[key].tensor for key, slot in bound.slots.items() if len(slot.shape) > 1]
     formats = {bound.checkpoint.tensors[tensor].format for tensor in matrices}
     return DType.BF16.value if formats == {DType.BF16.value} else DEFAULT_RECIPE

@@ -6,7 +6,7 @@ import math
 
 import attrs
 
-from truecluster._pipeline.build import available_kernels, choose_dtypes
+from truecluster._pipeline.build import available_kernels
 from truecluster._registry import Registry
 from truecluster._weights.binding import parts_of
 from truecluster.api import (
@@ -35,8 +35,8 @@ SEQUENCES = 8
 """Sequences at once."""
 TOKENS_EACH = 1024
 """Tokens of state per sequence, beside one whole context."""
-RESIDUAL = DType.FP32
-"""What flows between blocks and over edges, on every device, so that a split changes no bits."""
+COUNTED = Dtypes(DType.FP32, DType.FP32)
+"""The widest that a node may compute in, and keep its keys and values in."""
 
 
 @attrs.frozen(kw_only=True)
@@ -53,8 +53,7 @@ def measure(
     """The profile and the size of the state, with the defaults of a run."""
     config = model.bound.config
     size = state_size(config.context, SEQUENCES, TOKENS_EACH)
-    dtypes = choose_dtypes(config.dtype, RESIDUAL, device)
-    return profile(model, registry, device, dtypes, size, max_tokens), size
+    return profile(model, registry, device, COUNTED, size, max_tokens), size
 
 
 def profile(

@@ -10,7 +10,7 @@ from anyio.from_thread import BlockingPortal
 from anyio.to_thread import run_sync
 
 from truecluster._node.transports import Transports
-from truecluster._pipeline.build import HandleCache, StageFacts, choose_dtypes
+from truecluster._pipeline.build import HandleCache, StageFacts
 from truecluster._pipeline.machines import RUN, Machine, RunState
 from truecluster._pipeline.run import Capacity, Run
 from truecluster._pipeline.stage import SampleUpdate
@@ -26,7 +26,7 @@ from .edges import OwnEdges
 from .model import ClusterModel
 from .nodes import NodeSession
 from .own import OwnStages
-from .profile import RESIDUAL, StateSize
+from .profile import StateSize
 from .push import push_units
 from .remote import RemoteStage
 from .report import Report
@@ -150,15 +150,16 @@ class Provision:
             stage=stage.index,
             stages=stage.count,
             units=tuple(map(_wire_unit, units)),
-            compute_dtype=bound.config.dtype,
-            residual_dtype=RESIDUAL,
+            compute_dtype=stage.dtypes.compute,
+            residual_dtype=stage.dtypes.residual,
             threads=stage.threads,
             pages=self._size.pages,
             sequences=self._size.sequences,
             edge_transport=self.plan.edge(stage.inbound).transport,
-            edge_dtype=RESIDUAL,
             inbound_edge=stage.inbound,
             outbound_edge=stage.outbound,
+            inbound_dtype=self.plan.edge(stage.inbound).dtype,
+            outbound_dtype=self.plan.edge(stage.outbound).dtype,
             device=remote.session.device,
             step_timeout_s=settings.step_timeout,
             max_step_tokens=settings.max_tokens,
@@ -190,7 +191,9 @@ class Provision:
             span=stage.span,
             architecture=bound.architecture,
             config=bound.config,
-            dtypes=choose_dtypes(bound.config.dtype, RESIDUAL, self._house.device),
+            dtypes=stage.dtypes,
+            inbound=self.plan.edge(stage.inbound).dtype,
+            outbound=self.plan.edge(stage.outbound).dtype,
             units=units,
             pages=self._size.pages,
             sequences=self._size.sequences,

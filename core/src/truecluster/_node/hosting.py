@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from truecluster._pipeline.build import HandleCache, StageFacts, build_stage, choose_dtypes
+from truecluster._pipeline.build import HandleCache, StageFacts, build_stage
 from truecluster._pipeline.runner import Progress, StageRunner
 from truecluster._pipeline.sampler import SampleParams
 from truecluster._pipeline.stage import SampleUpdate
@@ -26,6 +26,7 @@ from truecluster.api import (
     TrueClusterError,
 )
 
+from .dtypes import assigned_dtypes
 from .transports import Transports
 
 
@@ -179,7 +180,9 @@ class Hosting:
             span=assignment.span,
             architecture=architecture,
             config=architecture.config(assignment.config),
-            dtypes=choose_dtypes(assignment.compute_dtype, assignment.residual_dtype, self._device),
+            dtypes=assigned_dtypes(assignment, self._device),
+            inbound=assignment.inbound_dtype,
+            outbound=assignment.outbound_dtype,
             units=units,
             pages=assignment.pages,
             sequences=assignment.sequences,

@@ -21,6 +21,7 @@ from anyio.to_thread import run_sync
 
 import truecluster
 from truecluster._pipeline.build import HandleCache
+from truecluster._pipeline.dtypes import offered
 from truecluster._registry import Registry
 from truecluster._weights.store import Store
 from truecluster._wire import messages as wire
@@ -144,6 +145,7 @@ class Node:
             platform=sys.platform,
             devices=self._devices.found,
             selected_device=self._device.id,
+            dtypes=offered(self._devices.open(self._device, None)),
             edge_host=host,
             compat={f"{kind}/{offer.spec.name}": offer.version for kind, offer in offers},
             pid=os.getpid(),

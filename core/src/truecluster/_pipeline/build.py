@@ -20,12 +20,14 @@ ReadUnit = Callable[[Unit], Packed]
 
 @attrs.frozen(kw_only=True, eq=False)
 class StageFacts:
-    """Everything that a stage is made from, besides its weights."""
+    """Everything that a stage is made from, besides its weights. ``inbound`` and ``outbound``: see `StageShape`."""
 
     span: Span
     architecture: Architecture
     config: ModelConfig
     dtypes: Dtypes
+    inbound: DType
+    outbound: DType
     units: Sequence[Unit]
     pages: int
     sequences: int
@@ -96,6 +98,8 @@ def shape_of(facts: StageFacts) -> StageShape:
         vocab=facts.config.vocab,
         context=facts.config.context,
         residual=facts.dtypes.residual,
+        inbound=facts.inbound,
+        outbound=facts.outbound,
         max_tokens=facts.max_tokens,
         sequences=facts.sequences,
     )
@@ -114,8 +118,3 @@ def sequence_state(facts: StageFacts, device: DeviceContext) -> SequenceState:
         device=device.id,
         dtype=torch_dtype(facts.dtypes.compute),
     )
-
-
-def choose_dtypes(wanted: DType, residual: DType, device: DeviceContext) -> Dtypes:
-    """Compute in the checkpoint's dtype where the device has it natively, else in fp32."""
-    return Dtypes(wanted if device.native(wanted) else DType.FP32, residual)

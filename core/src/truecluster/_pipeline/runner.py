@@ -11,7 +11,7 @@ import attrs
 import torch
 
 from truecluster._wire.steps import Kind, StepHeader, StepLimits, decode, encode
-from truecluster.api import DType, Edge, EdgeBroken, EdgeClosed, EdgeEnded, NodeError, TrueClusterError
+from truecluster.api import Edge, EdgeBroken, EdgeClosed, EdgeEnded, NodeError, TrueClusterError
 
 from .machines import STAGE, Machine, StageState
 from .stage import Stage, StageShape, answer, payload_dtype
@@ -125,7 +125,7 @@ def _unexpected(error: Exception, stage: Stage) -> NodeError:
 def _check_payload(shape: StageShape, header: StepHeader) -> None:
     """What comes in must be what the plan says that the stage before sends."""
     kinds = (Kind.HIDDEN_STATE,) if shape.takes_picked else (Kind.RUN_PREFILL, Kind.RUN_DECODE)
-    due = (0, DType.INT32) if shape.takes_ids else (shape.hidden, shape.residual)
+    due = (0 if shape.takes_ids else shape.hidden, shape.inbound)
     if header.kind not in kinds or (header.width, header.dtype) != due:
         raise EdgeBroken(
             f"a {header.kind.name} of width {header.width} in {header.dtype.value} came to stage {shape.span}, "

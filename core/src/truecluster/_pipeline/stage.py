@@ -55,7 +55,10 @@ class SampleTable:
 
 @attrs.frozen(kw_only=True, eq=False)
 class StageShape:
-    """What a stage takes and gives: known from the plan, checked against every header."""
+    """What a stage takes and gives: known from the plan, checked against every header.
+
+    ``inbound`` and ``outbound`` are the dtypes of what its edges carry, int32 for tokens.
+    """
 
     span: Span
     layers: int
@@ -63,6 +66,8 @@ class StageShape:
     vocab: int
     context: int
     residual: DType
+    inbound: DType
+    outbound: DType
     max_tokens: int
     sequences: int
 
@@ -113,7 +118,9 @@ class Stage:
         """
         self._apply(header)
         x = self.device.upload(payload)
-        if self._embed is not None:
+        if self._embed is None:
+            x = x.to(torch_dtype(self.shape.residual))
+        else:
             check_ids(payload, self.shape.vocab)
             x = self._embed(x)
         if self._blocks:
@@ -123,7 +130,9 @@ class Stage:
                 x = block(x, batch, state)
         if self.shape.gives_picked and not self.shape.takes_picked:
             x = pick(x, header)
-        return self._sample(x, header) if self._head is not None else self.device.download(x)
+        if self._head is not None:
+            return self._sample(x, header)
+        return self.device.download(x.to(torch_dtype(self.shape.outbound)))
 
     def _apply(self, header: StepHeader) -> None:
         for sequence in header.released:
@@ -173,8 +182,8 @@ def answer(shape: StageShape, header: StepHeader, result: torch.Tensor) -> StepH
     if shape.gives_tokens:
         return StepHeader(kind=Kind.TOKEN, run=header.run, step=header.step, count=len(result), rows=header.rows)
     kind = Kind.HIDDEN_STATE if shape.gives_picked else header.kind
-    return attrs.evolve(header, kind=kind, count=len(result), width=shape.hidden, dtype=shape.residual)
+    return attrs.evolve(header, kind=kind, count=len(result), width=shape.hidden, dtype=shape.outbound)
 
 
 def payload_dtype(shape: StageShape) -> torch.dtype:
-    return torch.int32 if shape.takes_ids else torch_dtype(shape.residual)
+    return torch_dtype(shape.inbound)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from truecluster.api import Placement
+from truecluster.api import DType, Dtypes, Placement
 
 from .model import EdgeKind, EdgePlan, RunPlan, StagePlan
 
@@ -16,16 +16,24 @@ def build_plan(
     run: int,
     model: str,
     transport: str,
+    dtypes: Mapping[str, Dtypes],
     threads: Mapping[str, int | None] | None = None,
 ) -> RunPlan:
-    """Lay edges around the stages: engine → 0 → … → last → engine. ``threads`` is by node id.
+    """Lay edges around the stages: engine → 0 → … → last → engine. ``dtypes`` and ``threads`` are by node id.
 
     The placements have passed `validate`.
     """
     count = len(placements)
     ends = [None, *range(count), None]
     edges = tuple(
-        EdgePlan(id=f"{run}.{i}", kind=_kind(i, count), producer=producer, consumer=consumer, transport=transport)
+        EdgePlan(
+            id=f"{run}.{i}",
+            kind=_kind(i, count),
+            producer=producer,
+            consumer=consumer,
+            transport=transport,
+            dtype=_carried(dtypes, placements[max(i - 1, 0) : i + 1], _kind(i, count)),
+        )
         for i, (producer, consumer) in enumerate(pairwise(ends))
     )
     stages = tuple(
@@ -36,6 +44,7 @@ def build_plan(
             span=placement.span,
             inbound=edges[i].id,
             outbound=edges[i + 1].id,
+            dtypes=dtypes[placement.node],
             threads=(threads or {}).get(placement.node),
         )
         for i, placement in enumerate(placements)
@@ -47,3 +56,10 @@ def _kind(edge: int, stages: int) -> EdgeKind:
     if edge == 0:
         return EdgeKind.TOKEN_IN
     return EdgeKind.TOKEN_OUT if edge == stages else EdgeKind.ACTIVATION
+
+
+def _carried(dtypes: Mapping[str, Dtypes], ends: Sequence[Placement], kind: EdgeKind) -> DType:
+    if kind is not EdgeKind.ACTIVATION:
+        return DType.INT32
+    before, after = (dtypes[end.node].residual for end in ends)
+    return before.wider(after)

@@ -6,7 +6,7 @@ from enum import Enum
 
 import attrs
 
-from truecluster.api import Span
+from truecluster.api import DType, Dtypes, Span
 
 
 class EdgeKind(str, Enum):
@@ -27,6 +27,7 @@ class StagePlan:
     span: Span
     inbound: str
     outbound: str
+    dtypes: Dtypes
     threads: int | None = None
 
 
@@ -34,6 +35,8 @@ class StagePlan:
 class EdgePlan:
     """One edge: exactly one producer and one consumer, stage indices, ``None`` for the engine.
 
+    ``dtype`` is int32 for tokens; hidden rows travel in the wider residual of the two stages, which changes no bits
+    between stages of one kind.
     ``id`` is unique among all runs of a coordinator. ``route`` is ``direct``: the producer dials the consumer.
     """
 
@@ -42,6 +45,7 @@ class EdgePlan:
     producer: int | None
     consumer: int | None
     transport: str
+    dtype: DType
     route: str = "direct"
 
 

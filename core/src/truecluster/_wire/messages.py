@@ -13,13 +13,21 @@ from typing import Any, ClassVar
 import attrs
 from attrs.validators import deep_iterable, ge, gt, matches_re, optional
 
-from truecluster.api import DeviceInfo, DType, Role, Span
+from truecluster.api import DeviceInfo, DType, Dtypes, Role, Span
 
 _HASH = matches_re(r"[0-9a-f]{64}")
 
 
+_FP32 = Dtypes(DType.FP32, DType.FP32)
+
+
 def _amount() -> Any:
     return attrs.field(validator=ge(0))
+
+
+def _fp32_first(hello: object, field: Any, dtypes: tuple[Dtypes, ...]) -> None:
+    if not dtypes or dtypes[0] != _FP32:
+        raise ValueError(f"{field.name} must begin with fp32")
 
 
 class FaultReason(str, Enum):
@@ -43,7 +51,10 @@ class StopReason(str, Enum):
 
 @attrs.frozen(kw_only=True)
 class Hello:
-    """Node → coordinator, first. ``compat`` holds, per ``kind/name``, the version of what the node would execute."""
+    """Node → coordinator, first. ``compat`` holds, per ``kind/name``, the version of what the node would execute.
+
+    ``dtypes`` are what its selected device does at its own speed, fp32 first.
+    """
 
     node_id: str = attrs.field(validator=matches_re(r"[\x21-\x7e]{1,255}"))
     hostname: str
@@ -53,6 +64,7 @@ class Hello:
     platform: str
     devices: tuple[DeviceInfo, ...]
     selected_device: str
+    dtypes: tuple[Dtypes, ...] = attrs.field(default=(_FP32,), validator=_fp32_first)
     max_memory_bytes: int | None = attrs.field(default=None, validator=optional(gt(0)))
     edge_host: str | None = None
     compat: Mapping[str, str] = attrs.field(factory=dict)
@@ -86,7 +98,8 @@ class Assignment:
     """Coordinator → node: host this stage of this run (ProvisionStage).
 
     ``config`` is the model's ``config.json`` as resolved; ``pages`` and ``sequences`` size the state; the edges are
-    named, and opened with tickets of later messages.
+    named, and opened with tickets of later messages. Hidden rows come and go in the dtypes of the edges, tokens in
+    int32.
     """
 
     run: int = _amount()
@@ -103,9 +116,10 @@ class Assignment:
     pages: int = _amount()
     sequences: int = attrs.field(validator=gt(0))
     edge_transport: str
-    edge_dtype: DType
     inbound_edge: str
     outbound_edge: str
+    inbound_dtype: DType
+    outbound_dtype: DType
     device: str
     step_timeout_s: float = attrs.field(validator=gt(0))
     max_step_tokens: int = attrs.field(validator=gt(0))

@@ -38,7 +38,10 @@ class DeviceContext(ABC):
 
     @abstractmethod
     def scope(self) -> AbstractContextManager[None]:
-        """The calling thread computes on this device, its stream and its threads, without gradients."""
+        """The calling thread computes on this device, its stream and its threads, without gradients.
+
+        Raises `OutOfMemory`, with the numbers there are, in place of what torch raises where memory runs out.
+        """
 
     @abstractmethod
     def upload(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -55,6 +58,10 @@ class DeviceContext(ABC):
     @abstractmethod
     def native(self, dtype: DType) -> bool:
         """Whether matrix products in ``dtype`` run at the device's own speed (half on a CPU mostly doesn't)."""
+
+    def residual(self, compute: DType) -> DType:
+        """What flows between blocks where linears work in ``compute``: the same, or what holds all its values."""
+        return compute
 
 
 class DeviceBackend(ABC):

@@ -14,6 +14,7 @@
     │   ├── EdgeBroken                   it failed inside a message, or a message breaks the rules
     │   └── EdgeTimeout                  a deadline passed
     └── NodeError               exit 1   a worker failed, or its stage did
+        ├── OutOfMemory                  a device has no memory left for what was asked of it
         └── StateError                   a step contradicts the sequence state of a stage
 
 A message says what was given, what is wrong with it and what to do about it. ``exit_code`` is what a command
@@ -98,6 +99,10 @@ class EdgeTimeout(TransportError):
 
 class NodeError(TrueClusterError):
     """A worker or its stage failed."""
+
+
+class OutOfMemory(NodeError):
+    """A device has no memory left for what was asked of it."""
 
 
 class StateError(NodeError):

@@ -18,10 +18,18 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Dtypes:
-    """``compute`` is what linears work in, ``residual`` what flows between blocks and over edges."""
+    """``compute`` is what linears work in, ``residual`` what flows between blocks; it holds every value of the other.
+
+    Raises `ValueError` for a pair that breaks this.
+    """
 
     compute: DType
     residual: DType
+
+    def __attrs_post_init__(self) -> None:
+        floats = self.compute.is_float and self.residual.is_float
+        if not floats or self.compute.wider(self.residual) is not self.residual:
+            raise ValueError(f"{self.residual.value} can't be the residual of a computation in {self.compute.value}")
 
 
 @attrs.frozen(kw_only=True, eq=False)

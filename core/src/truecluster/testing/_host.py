@@ -36,6 +36,9 @@ class HostDevice(DeviceContext):
     def native(self, dtype: DType) -> bool:
         return dtype is DType.FP32
 
+    def residual(self, compute: DType) -> DType:
+        return DType.FP32
+
 
 class Plain(WeightFormat):
     """fp32 elements in row-major order."""

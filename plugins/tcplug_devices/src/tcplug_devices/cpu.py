@@ -43,6 +43,9 @@ class CpuContext(DeviceContext):
         """
         return dtype is DType.FP32
 
+    def residual(self, compute: DType) -> DType:
+        return DType.FP32
+
 
 class CpuBackend(DeviceBackend):
     """One device, ``cpu``."""
