@@ -161,7 +161,7 @@ def test_a_request_that_never_fits_is_refused_with_the_numbers():
         "prompt and answer need 160 tokens of cache, the run has 128; ask for fewer tokens"
     )
     assert events(long)[0].message == (
-        "prompt and answer have 201 tokens, the model's context is 200; ask for fewer tokens"
+        "prompt and answer have 201 tokens, a sequence may have 200; ask for fewer tokens"
     )
     assert {event.reason for event in (*events(big), *events(long))} == {"error"}
     assert step.opened == (Opened(1),)

@@ -161,7 +161,7 @@ class Scheduler:
         capacity = self._capacity
         if sequence.length > capacity.context:
             return (
-                f"prompt and answer have {sequence.length} tokens, the model's context is {capacity.context}; "
+                f"prompt and answer have {sequence.length} tokens, a sequence may have {capacity.context}; "
                 "ask for fewer tokens"
             )
         if sequence.pages_needed > capacity.pages:

@@ -47,20 +47,24 @@ class ModelProfile:
         """The transformer blocks, without embed and head."""
         return self.parts[1:-1]
 
+    def ends(self, *, embed: bool, head: bool) -> int:
+        """Bytes that one node holds of the ends."""
+        held = self.parts[-1].needed if head else 0
+        return held + (self.parts[0].needed if embed and not (head and self.tied) else 0)
+
     def needed(self, span: Span) -> int:
         """Bytes of memory that a node needs to host ``span``."""
-        total = sum(p.needed for p in self.blocks[span.start : span.stop])
-        total += self.parts[-1].needed if span.head else 0
-        total += self.parts[0].needed if span.embed and not (span.head and self.tied) else 0
-        return total + self.workspace
+        blocks = sum(part.needed for part in self.blocks[span.start : span.stop])
+        return blocks + self.ends(embed=span.embed, head=span.head) + self.workspace
 
 
 @attrs.frozen(kw_only=True)
 class NodeProfile:
     """A node that could host a span.
 
-    ``memory`` is what it may use, in bytes, ``None`` if unknown; ``held`` counts, per part of the model, the bytes
-    that its store already has; ``speed`` is relative, ``None`` if unmeasured.
+    ``memory`` is what its stage may take, in bytes, ``None`` if unknown, 0 for a node that can't host anything;
+    ``held`` counts, per part of the model, the bytes that its store already has; ``speed`` is relative, ``None`` if
+    unmeasured.
     """
 
     id: str

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from truecluster.api import COORDINATOR, Limits, ModelProfile, NodeProfile, Placement, PlanError, Planner, Span
 
 from .partition import partition
+from .refusal import refusal
 
 
 class EvenPlanner(Planner):
@@ -26,21 +27,9 @@ class EvenPlanner(Planner):
         sizes = {cut: model.needed(span) for cut, span in spans.items()}
         shares = partition(layers, sizes, [node.memory for node in nodes], allowed)
         if shares is None:
-            raise PlanError(_refusal(model, nodes, allowed, sizes[0, layers]))
+            raise PlanError(refusal(model, nodes, sizes, allowed))
         placed = [Placement(nodes[share.host].id, spans[share.start, share.stop]) for share in shares]
         if ends:
             return placed
         first, last = Span(0, 0, embed=True), Span(layers, layers, head=True)
         return [Placement(COORDINATOR, first), *placed, Placement(COORDINATOR, last)]
-
-
-def _refusal(model: ModelProfile, nodes: Sequence[NodeProfile], allowed: int, needed: int) -> str:
-    """What is needed, what there is, and what to do."""
-    if not nodes:
-        return f"{model.name} needs {needed:,} bytes of memory and there are no nodes; start one with tc node"
-    there = ", ".join(f"{n.id} {'unknown' if n.memory is None else f'{n.memory:,}'}" for n in nodes)
-    largest = max(block.needed for block in model.blocks) + model.workspace
-    return (
-        f"{model.name} doesn't fit: it needs {needed:,} bytes on at most {allowed} nodes, and {largest:,} for its "
-        f"largest block alone; bytes there are: {there}. Add nodes, raise --max-nodes, or choose a smaller --quant"
-    )
