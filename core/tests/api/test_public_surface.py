@@ -74,5 +74,5 @@ def test_every_hook_is_described_with_the_marker() -> None:
 
     hooks = {name for name in vars(hookspecs) if name.startswith("truecluster_")}
     text = Path(truecluster.api.__path__[0], "hooks.py").read_text()
-    assert len(hooks) == 7
+    assert len(hooks) == 8
     assert [name for name in hooks if name not in text] == []

@@ -35,7 +35,7 @@ def tc(monkeypatch, capsys):
     registry.register(One(), "tcplug-one", "1.0")
     registry.register(Two(), "tcplug-two", "20.0")
     registry.failures.append(PluginFailure("tcplug-bad", "3.0", ImportError("no libgomp")))
-    monkeypatch.setattr(plugin.Registry, "installed", classmethod(lambda cls: registry))
+    monkeypatch.setattr(plugin, "_surveyed", lambda: registry)
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["tc", "plugin", "list", *arguments])
@@ -78,7 +78,9 @@ def test_json_holds_the_same(tc):
                 "conflict": False,
             }
         ],
-        "failures": [{"distribution": "tcplug-bad", "version": "3.0", "cause": "ImportError: no libgomp"}],
+        "failures": [
+            {"distribution": "tcplug-bad", "version": "3.0", "cause": "ImportError: no libgomp", "place": None}
+        ],
     }
 
 

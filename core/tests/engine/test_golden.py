@@ -21,7 +21,7 @@ from truecluster._engine.requests import FinishedEvent, Request, TokenEvent
 from truecluster._pipeline.build import HandleCache, StageFacts, build_stage
 from truecluster._pipeline.run import Step
 from truecluster._pipeline.stage import Stage
-from truecluster._registry import Registry
+from truecluster._registry import Registry, Selection
 from truecluster._wire.steps import Opened, Page, Row
 from truecluster.api import DType, Dtypes, Span
 from truecluster.nn import PAGE
@@ -75,7 +75,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Rea
 
     def make(quant: str, deny: tuple[str, ...] = ()) -> Real:
         if (quant, deny) not in made:
-            registry = Registry.installed(deny=deny)
+            registry = Registry.installed(Selection(deny=deny))
             options = ModelOptions(reference=str(file), arch="qwen2", quant=quant, work_dir=work)
             made[quant, deny] = Real(load_model(registry, options), registry)
         return made[quant, deny]

@@ -11,7 +11,7 @@ import torch
 from tiny_models import TinyModel, TinyPlugin
 
 from truecluster._pipeline.stage import Stage
-from truecluster._registry import Registry
+from truecluster._registry import Registry, Selection
 from truecluster._wire.steps import Kind, Opened, Page, Row, StepHeader
 from truecluster.api import Span
 
@@ -26,7 +26,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tcplug-fused\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[truecluster.plugins]\nfused = fused_blocks\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    registry = Registry.installed(allow=["tcplug-fused"])
+    registry = Registry.installed(Selection(allow=("tcplug-fused",)))
     registry.register(TinyPlugin(), "tiny", "1")
     assert not registry.failures
     return registry

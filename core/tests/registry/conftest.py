@@ -6,15 +6,13 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
+from distributions import write_distribution
 
 from truecluster._registry import Registry
 
 Install = Callable[..., None]
-
-PREAMBLE = "from truecluster.api import *\n"
 
 
 @pytest.fixture
@@ -33,13 +31,7 @@ def install(site: Path) -> Install:
     """``install("tcplug-x", "1.0", {"tcplug_x.py": source})``; the first module is the plugin's."""
 
     def write(name: str, version: str, modules: dict[str, str], folder: Path = site) -> None:
-        info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        entry = next(iter(modules)).removesuffix(".py")
-        (info / "entry_points.txt").write_text(f"[truecluster.plugins]\nmain = {entry}\n")
-        for file, source in modules.items():
-            (folder / file).write_text(PREAMBLE + dedent(source))
+        write_distribution(folder, name, version, modules)
         importlib.invalidate_caches()
 
     return write

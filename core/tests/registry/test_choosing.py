@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from truecluster._registry import Registry, Selection
 from truecluster.api import PluginError
 
 PLANNER = """
@@ -64,6 +65,8 @@ def test_a_transport_must_be_what_its_spec_offers(install, loaded, flags, base, 
     class Mine({base}):
         pass
 
+    Mine.__abstractmethods__ = frozenset()
+
     @hookimpl
     def truecluster_transports():
         yield TransportSpec(name="mine", target="tcplug_a:Mine", {flags})
@@ -84,6 +87,36 @@ def test_of_two_offers_with_one_name_neither_wins(install, loaded):
         registry.resolve("planner", "greedy")
     ((one, two),) = registry.conflicts("planner")
     assert (one.distribution, two.distribution) == ("tcplug-a", "tcplug-b")
+
+
+def test_a_target_that_leaves_methods_out_is_refused(install, loaded):
+    source = planner("greedy", "tcplug_a") + "\nclass Mine(Planner):\n    pass\n"
+    install("tcplug-a", "1.0", {"tcplug_a.py": source})
+    with pytest.raises(PluginError, match=r"'greedy' of tcplug-a 1\.0: tcplug_a:Mine doesn't implement plan"):
+        loaded().resolve("planner", "greedy")
+
+
+def test_a_target_that_ends_the_process_when_imported_is_refused(install, loaded):
+    source = planner("greedy", "tcplug_a_exits")
+    install("tcplug-a", "1.0", {"tcplug_a.py": source, "tcplug_a_exits.py": "raise SystemExit(3)"})
+    with pytest.raises(PluginError, match=r"'greedy' of tcplug-a 1\.0: .* \(SystemExit: 3\)"):
+        loaded().resolve("planner", "greedy")
+
+
+def test_one_distribution_that_offers_a_name_twice_is_to_be_upgraded(install, loaded):
+    twice = planner("greedy", "tcplug_a").replace("    yield", "    for _ in range(2):\n        yield")
+    install("tcplug-a", "1.0", {"tcplug_a.py": twice})
+    with pytest.raises(PluginError, match=r"'greedy' is offered 2 times by tcplug-a 1\.0; upgrade the plugin"):
+        loaded().resolve("planner", "greedy")
+
+
+def test_an_unknown_name_says_which_plugins_were_left_out_instead_of_what_to_install(install):
+    install("tcplug-a", "1.0", {"tcplug_a.py": planner("greedy", "tcplug_a")})
+    with pytest.raises(PluginError) as caught:
+        Registry.installed(Selection(allow=())).resolve("planner", "greedy")
+    assert str(caught.value) == (
+        "unknown planner 'greedy'; installed: none; left out by --plugins, --without-plugins or --no-plugins: tcplug-a"
+    )
 
 
 def test_an_unknown_name_says_what_is_near_what_failed_and_what_to_install(install, loaded):

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from truecluster._registry import Registry
+from truecluster._registry import Registry, Selection
 from truecluster.api import PluginError
 
-EMPTY = {"tcplug_a.py": ""}
+OBSERVER = """
+@hookimpl
+def truecluster_event(event):
+    pass
+"""
+EMPTY = {"tcplug_a.py": OBSERVER}
 
 
 def names(registry: Registry) -> list[tuple[str, str]]:
@@ -45,29 +50,42 @@ def test_of_two_copies_the_one_that_would_be_imported_counts(install, site, monk
 @pytest.mark.parametrize(
     ("allow", "deny", "expected"),
     [
-        (None, ["tcplug-b"], ["tcplug-a"]),
-        (["tcplug-b"], [], ["tcplug-b"]),
-        (["TCPLUG_A", "tcplug-b"], ["tcplug_B"], ["tcplug-a"]),
-        ([], [], []),
-        (None, ["never-installed"], ["tcplug-a", "tcplug-b"]),
+        (None, ("tcplug-b",), ["tcplug-a"]),
+        (("tcplug-b",), (), ["tcplug-b"]),
+        (("TCPLUG_A",), ("tcplug_B",), ["tcplug-a"]),
+        ((), (), []),
+        (None, (), ["tcplug-a", "tcplug-b"]),
     ],
 )
 def test_allow_and_deny_name_distributions(install, allow, deny, expected):
     install("tcplug-a", "1.0", EMPTY)
-    install("tcplug-b", "1.0", {"tcplug_b.py": ""})
-    registry = Registry.installed(allow, deny)
+    install("tcplug-b", "1.0", {"tcplug_b.py": OBSERVER})
+    registry = Registry.installed(Selection(allow=allow, deny=deny))
     assert [name for name, _ in names(registry)] == expected
 
 
-def test_allowing_what_is_not_installed_is_refused(install):
-    install("tcplug-a", "1.0", EMPTY)
-    with pytest.raises(PluginError, match="no plugin named tcplug-z is installed; installed: tcplug-a"):
-        Registry.installed(allow=["tcplug-a", "tcplug-z"])
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        ({"allow": ("tcplug-qwen", "tcplug-z")}, "--plugins: no plugin named tcplug-z is installed; installed: "),
+        (
+            {"allow": ("qwen",)},
+            "--plugins: no plugin named qwen is installed; did you mean 'tcplug-qwen'?; installed: ",
+        ),
+        ({"deny": ("tcplug_qwem",)}, "--without-plugins: no plugin named tcplug_qwem is installed; did you mean "),
+    ],
+)
+def test_selecting_what_is_not_installed_is_refused(install, selection, message):
+    install("tcplug-qwen", "1.0", {"tcplug_qwen.py": OBSERVER})
+    with pytest.raises(PluginError) as caught:
+        Registry.installed(Selection(**selection))
+    assert str(caught.value).startswith(message)
+    assert "tcplug-qwen" in str(caught.value)
 
 
 def test_metadata_that_cannot_be_read_costs_only_its_own_distribution(install, site: Path):
     install("tcplug-a", "1.0", EMPTY)
-    install("tcplug-broken", "1.0", {"tcplug_broken.py": ""})
+    install("tcplug-broken", "1.0", {"tcplug_broken.py": OBSERVER})
     (site / "tcplug_broken-1.0.dist-info" / "METADATA").write_bytes(b"\xff\xfe\x00")
     registry = Registry.installed()
     assert names(registry) == [("tcplug-a", "1.0")]

@@ -75,6 +75,11 @@ def truecluster_devices():
         ("raise RuntimeError('no driver')", "RuntimeError: no driver"),
         ("yield 'a string'", "truecluster_planners yields 'a string', which is no PlannerSpec"),
         ("yield DeviceSpec(name='x', target='a:b')", "which is no PlannerSpec"),
+        ("raise SystemExit('no license')", "SystemExit: no license"),
+        ("yield PlannerSpec(name='x', target='a:b', memory=8)", "unexpected keyword argument 'memory'"),
+        ("yield PlannerSpec(name='x', target='a')", "target 'a' of 'x' is not of the form 'package.module:Name'"),
+        ("yield PlannerSpec(name='x:y', target='a:b')", "name 'x:y' is not made of letters"),
+        ("yield PlannerSpec(name='', target='a:b')", "name '' is not made of letters"),
     ],
 )
 def test_a_hook_that_fails_costs_only_its_own_offers(install, loaded, failing, cause):
@@ -85,14 +90,46 @@ def test_a_hook_that_fails_costs_only_its_own_offers(install, loaded, failing, c
     assert cause in failures(registry)[0]
 
 
-@pytest.mark.parametrize(("number", "remedy"), [(1, "upgrade truecluster"), (-1, "upgrade the plugin")])
-def test_another_interface_number_refuses_the_whole_plugin_either_way(install, loaded, number, remedy):
+@pytest.mark.parametrize(
+    ("body", "cause"),
+    [
+        ("return None", "truecluster_planners returns None, which is no iterable of specs; yield them"),
+        ("return PlannerSpec(name='x', target='a:b')", "which is no iterable of specs"),
+        ("return 'x'", "truecluster_planners yields 'x', which is no PlannerSpec"),
+    ],
+)
+def test_a_hook_must_give_specs(install, loaded, body, cause):
+    install("tcplug-bad", "1.0", {"tcplug_bad.py": f"@hookimpl\ndef truecluster_planners():\n    {body}\n"})
+    registry = loaded()
+    assert planners(registry) == ["good"]
+    assert cause in failures(registry)[0]
+
+
+@pytest.mark.parametrize("body", ["return []", "yield 1"])
+def test_a_hook_that_is_async_is_a_failure(install, loaded, body):
+    install("tcplug-bad", "1.0", {"tcplug_bad.py": f"@hookimpl\nasync def truecluster_planners():\n    {body}\n"})
+    registry = loaded()
+    assert planners(registry) == ["good"]
+    assert "truecluster_planners is async; hooks are plain functions" in failures(registry)[0]
+
+
+def test_a_module_without_a_marked_hook_is_a_failure(install, loaded):
+    install("tcplug-bad", "1.0", {"tcplug_bad.py": "def truecluster_planners():\n    return []\n"})
+    registry = loaded()
+    assert planners(registry) == ["good"]
+    assert "it has no hook; mark its functions with truecluster.api.hookimpl" in failures(registry)[0]
+
+
+@pytest.mark.parametrize(
+    ("number", "age", "remedy"), [(1, "newer", "upgrade truecluster"), (-1, "older", "upgrade the plugin")]
+)
+def test_another_interface_number_refuses_the_whole_plugin_either_way(install, loaded, number, age, remedy):
     source = BAD_HOOK.format(failing=f"yield PlannerSpec(name='x', target='a:b', api={number})")
     install("tcplug-bad", "1.0", {"tcplug_bad.py": source})
     registry = loaded()
     assert planners(registry) == ["good"]
     assert registry.offers("device") == ()
-    assert f"is written for interface {number}, this truecluster has 0; {remedy}" in failures(registry)[0]
+    assert f"is written for interface {number}, {age} than the 0 of this truecluster; {remedy}" in failures(registry)[0]
 
 
 def test_a_module_named_by_two_distributions_counts_once(install, loaded, site):

@@ -12,6 +12,7 @@ import typer
 from truecluster.api import TrueClusterError
 
 from . import cluster, node, plan, plugin, run
+from .switches import add_switches
 
 app = typer.Typer(
     name="tc",
@@ -51,7 +52,7 @@ def main() -> None:
     Ends the process: 0 done, 1 our failure, 2 the user's mistake, 130 interrupted.
     """
     try:
-        app(prog_name="tc")
+        add_switches(typer.main.get_command(app))(prog_name="tc")
     except TrueClusterError as error:
         _end(str(error), error.exit_code)
     except KeyboardInterrupt:

@@ -78,6 +78,7 @@ def cluster(
         report=Terminal(),
     )
     registry = Registry.installed()
+    o.check_planner(registry, planner_name, planner_options)
     if o.reaches_only_here(registry, transport):
         raise RequestError(f"--transport {transport} reaches only this process, and no node could join; tc run has it")
     anyio.run(serve_cluster, registry, host_options, api_host, api_port, given is None)

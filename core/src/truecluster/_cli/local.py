@@ -14,7 +14,7 @@ from truecluster._cluster.local import Join, Workers
 from truecluster._registry import Registry
 from truecluster.api import DType, NodeError, TrueClusterError
 
-from .options import Asking, HeadPlace, bracketed, new_key, reaches_only_here, say, split_planner
+from .options import Asking, HeadPlace, bracketed, check_planner, new_key, reaches_only_here, say, split_planner
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _check_names(registry: Registry, launch: Launch) -> None:
         registry.spec("architecture", launch.arch)
     if launch.quant is not None:
         registry.recipe(launch.quant)
-    registry.spec("planner", split_planner(launch.planner)[0])
+    check_planner(registry, *split_planner(launch.planner))
     registry.check_reference(launch.model)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -162,10 +163,20 @@ def check_api_host(host: str) -> None:
 def split_planner(text: str) -> tuple[str, dict[str, str]]:
     """``NAME:k=v:k=v`` → name and options. Raises `RequestError`."""
     name, *pairs = text.split(":")
-    options = dict(pair.partition("=")[::2] for pair in pairs)
-    if any(not k or not v for k, v in options.items()):
-        raise RequestError(f"--planner {text!r} is not of the form NAME:key=value")
+    options: dict[str, str] = {}
+    for key, _, value in (pair.partition("=") for pair in pairs):
+        if not key or not value:
+            raise RequestError(f"--planner {text!r} is not of the form NAME:key=value")
+        if key in options:
+            raise RequestError(f"--planner {text!r} gives {key} twice; give it once")
+        options[key] = value
     return name, options
+
+
+def check_planner(registry: Registry, name: str, options: Mapping[str, str]) -> None:
+    """Raises `PluginError` for a planner that isn't there, and for options that it doesn't take."""
+    registry.options("planner", name, options)
+    registry.resolve("planner", name)
 
 
 def reaches_only_here(registry: Registry, transport: str) -> bool:

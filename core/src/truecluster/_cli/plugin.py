@@ -6,9 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from truecluster._registry import KINDS, Offer, Registry
+from truecluster._registry import KINDS, PluginFailure, Registry, Selection
+
+from . import plugin_info
 
 app = typer.Typer(help="Show the installed plugins.", no_args_is_help=True, rich_markup_mode=None)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.callback()
@@ -19,47 +23,61 @@ def group() -> None:
 @app.command("list")
 def list_offers(
     kind: Annotated[str | None, typer.Argument(metavar="KIND", help=f"Only one of: {', '.join(KINDS)}.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """List what the installed plugins offer, by kind."""
-    registry = Registry.installed()
+    """List what the installed plugins offer, by kind, and name those that fail."""
+    registry = _surveyed()
     kinds = list(KINDS) if kind is None else [kind]
-    offers = [offer for each in kinds for offer in registry.offers(each)]
     clashing = {offer for each in kinds for group in registry.conflicts(each) for offer in group}
+    facts = [plugin_info.summary(offer, offer in clashing) for each in kinds for offer in registry.offers(each)]
     if as_json:
-        _print_json(registry, [_facts(offer, offer in clashing) for offer in offers])
+        _print_json({"offers": facts, "failures": [plugin_info.failure_facts(f) for f in registry.failures]})
     else:
-        _print_table(registry, [_facts(offer, offer in clashing) for offer in offers])
+        _print_table(facts, registry.failures)
+    registry.check_strict()
 
 
-def _facts(offer: Offer, clashes: bool) -> dict[str, Any]:
-    return {
-        "kind": offer.kind,
-        "name": offer.spec.name,
-        "distribution": offer.distribution,
-        "version": offer.version,
-        "summary": offer.spec.summary,
-        "conflict": clashes,
-    }
+@app.command("info")
+def info(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An offer's name, KIND/NAME, or a distribution.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show all there is to know of an offer or a distribution, and what is wrong with it.
+
+    Imports what it shows. Ends with 2 where something is wrong.
+    """
+    registry = _surveyed()
+    shown = plugin_info.find(registry, name)
+    if as_json:
+        _print_json(shown)
+    else:
+        typer.echo(plugin_info.as_text(shown))
+    registry.check_strict()
+    if shown["failures"] or any(offer["problem"] for offer in shown["offers"]):
+        raise typer.Exit(2)
 
 
-def _print_json(registry: Registry, facts: list[dict[str, Any]]) -> None:
+def _surveyed() -> Registry:
+    """What is installed and selected, with the plugins that fail, also where they may not."""
+    registry = Registry(Selection.from_environment())
+    registry.discover()
+    registry.load()
+    return registry
+
+
+def _print_json(value: dict[str, Any]) -> None:
     import json
 
-    failures = [
-        {"distribution": f.distribution, "version": f.version, "cause": f"{type(f.cause).__name__}: {f.cause}"}
-        for f in registry.failures
-    ]
-    typer.echo(json.dumps({"offers": facts, "failures": failures}, indent=2))
+    typer.echo(json.dumps(value, indent=2))
 
 
-def _print_table(registry: Registry, facts: list[dict[str, Any]]) -> None:
+def _print_table(facts: list[dict[str, Any]], failures: list[PluginFailure]) -> None:
     header = ("KIND", "NAME", "DISTRIBUTION", "VERSION", "SUMMARY")
     rows = [header, *(tuple(_cell(fact, column.lower()) for column in header) for fact in facts)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
     for row in rows:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    for failure in registry.failures:
+    for failure in failures:
         typer.echo(f"tc: a plugin failed: {failure}", err=True)
 
 

@@ -11,11 +11,7 @@ from truecluster.api import Limits, ModelProfile, NodeProfile, Placement, Planne
 
 def make_planner(registry: Registry, name: str, options: Mapping[str, str]) -> Planner:
     """Raises `PluginError` where the planner doesn't take the options."""
-    try:
-        planner: Planner = registry.resolve("planner", name)(**options)
-    except Exception as error:
-        given = ":".join(f"{key}={value}" for key, value in options.items())
-        raise PluginError(f"planner {name!r} doesn't take the options {given!r}: {error}") from None
+    planner: Planner = registry.make("planner", name, options)
     return planner
 
 

@@ -2,8 +2,11 @@
 
 from .discovery import Found
 from .failures import PluginFailure
+from .kernels import Kernels
 from .kinds import KINDS
+from .observers import Events, Observer
 from .offers import Offer
-from .registry import Kernels, Registry
+from .registry import Registry
+from .selection import Selection
 
-__all__ = ["KINDS", "Found", "Kernels", "Offer", "PluginFailure", "Registry"]
+__all__ = ["KINDS", "Events", "Found", "Kernels", "Observer", "Offer", "PluginFailure", "Registry", "Selection"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from importlib.metadata import Distribution, distributions
 
@@ -11,6 +10,8 @@ import attrs
 from truecluster.api import PluginError
 
 from .failures import PluginFailure
+from .selection import Selection, normalized
+from .suggest import near
 
 GROUP = "truecluster.plugins"
 
@@ -27,16 +28,17 @@ class Found:
 
 @attrs.frozen
 class Scan:
-    """What was found, and which distributions have metadata that can't be read."""
+    """What was found, what of it the user left out, and which distributions have metadata that can't be read."""
 
     found: tuple[Found, ...]
+    left_out: tuple[Found, ...]
     failures: tuple[PluginFailure, ...]
 
 
-def scan(allow: Collection[str] | None, deny: Collection[str]) -> Scan:
+def scan(selection: Selection) -> Scan:
     """Every plugin on ``sys.path``, of a name that occurs twice the one that would be imported.
 
-    ``allow`` and ``deny`` are names of distributions. Raises `PluginError` for an allowed one that isn't installed.
+    Raises `PluginError` for a name of the selection that isn't installed.
     """
     found: dict[str, tuple[Found, ...]] = {}
     failures = []
@@ -46,15 +48,11 @@ def scan(allow: Collection[str] | None, deny: Collection[str]) -> Scan:
                 found.setdefault(name, entries)
         except Exception as error:
             failures.append(PluginFailure(_folder(distribution), "of unknown version", error))
-    _check_installed(allow or (), found)
-    denied, allowed = set(map(normalized, deny)), set(map(normalized, found if allow is None else allow))
-    chosen = [name for name in sorted(found) if name in allowed - denied]
-    return Scan(tuple(entry for name in chosen for entry in found[name]), tuple(failures))
-
-
-def normalized(name: str) -> str:
-    """A distribution's name as package indexes compare it (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    _check_installed("--plugins", selection.allow or (), found)
+    _check_installed("--without-plugins", selection.deny, found)
+    everything = [entry for name in sorted(found) for entry in found[name]]
+    chosen = tuple(entry for entry in everything if selection.takes(entry.distribution))
+    return Scan(chosen, tuple(entry for entry in everything if entry not in chosen), tuple(failures))
 
 
 def _plugin(distribution: Distribution) -> Iterator[tuple[str, tuple[Found, ...]]]:
@@ -73,8 +71,9 @@ def _folder(distribution: Distribution) -> str:
     return str(getattr(distribution, "_path", distribution))
 
 
-def _check_installed(wanted: Collection[str], found: Collection[str]) -> None:
+def _check_installed(switch: str, wanted: Collection[str], found: Collection[str]) -> None:
     missing = [name for name in wanted if normalized(name) not in found]
     if missing:
-        installed = ", ".join(sorted(found)) or "none"
-        raise PluginError(f"no plugin named {', '.join(missing)} is installed; installed: {installed}")
+        parts = [f"{switch}: no plugin named {', '.join(missing)} is installed"]
+        parts += dict.fromkeys(filter(None, (near(normalized(name), found, "tcplug-") for name in missing)))
+        raise PluginError("; ".join([*parts, f"installed: {', '.join(sorted(found)) or 'none'}"]))

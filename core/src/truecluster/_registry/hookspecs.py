@@ -1,4 +1,4 @@
-"""The seven hooks. None takes an argument; each yields specs."""
+"""The hooks: seven that take no argument and yield specs, and one that observes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from truecluster.api import (
     ArchitectureSpec,
     CheckpointSpec,
     DeviceSpec,
+    Event,
     FormatSpec,
     KernelSpec,
     PlannerSpec,
@@ -59,4 +60,10 @@ def truecluster_checkpoints() -> Iterable[CheckpointSpec]:
 @hookspec
 def truecluster_kernels() -> Iterable[KernelSpec]:
     """Fast implementations of descriptions."""
+    raise NotImplementedError
+
+
+@hookspec
+def truecluster_event(event: Event) -> None:
+    """Hear what happens in a coordinator's cluster."""
     raise NotImplementedError

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import attrs
@@ -14,11 +15,12 @@ from .kinds import KINDS, AnySpec
 
 @attrs.frozen(eq=False)
 class Offer:
-    """A spec and the distribution that makes it."""
+    """A spec and the distribution that makes it; ``origin`` is the file that declares it, where it is known."""
 
     spec: AnySpec
     distribution: str
     version: str
+    origin: str | None = None
 
     @property
     def kind(self) -> str:
@@ -35,23 +37,35 @@ class WrongAPI(PluginError):
 
 def specs_of(hook: str, implementation: Callable[[], Any]) -> list[AnySpec]:
     """Call an implementation and check what it yields. Raises `WrongAPI`, `PluginError`, or what it raises."""
-    specs = list(implementation())
+    check_plain(hook, implementation)
+    specs = implementation()
+    if not isinstance(specs, Iterable):
+        raise PluginError(f"{hook} returns {specs!r}, which is no iterable of specs; yield them")
+    return [_checked(hook, spec) for spec in specs]
+
+
+def check_plain(hook: str, implementation: Callable[..., Any]) -> None:
+    """Raise `PluginError` for what can't be called and done with."""
+    if inspect.iscoroutinefunction(implementation) or inspect.isasyncgenfunction(implementation):
+        raise PluginError(f"{hook} is async; hooks are plain functions")
+
+
+def _checked(hook: str, spec: Any) -> AnySpec:
     allowed = tuple(kind.spec for kind in KINDS.values() if kind.hook == hook)
-    for spec in specs:
-        if not isinstance(spec, allowed):
-            wanted = " or ".join(each.__name__ for each in allowed)
-            raise PluginError(f"{hook} yields {spec!r}, which is no {wanted}")
-        _check_api(spec)
-    return specs
+    if not isinstance(spec, allowed):
+        wanted = " or ".join(each.__name__ for each in allowed)
+        raise PluginError(f"{hook} yields {spec!r}, which is no {wanted}")
+    _check_api(spec)
+    return spec
 
 
 def _check_api(spec: Spec | QuantizerSpec) -> None:
     if spec.api == spec.API:
         return
-    remedy = "upgrade truecluster" if spec.api > spec.API else "upgrade the plugin"
-    raise WrongAPI(
-        f"{spec.KIND} {spec.name!r} is written for interface {spec.api}, this truecluster has {spec.API}; {remedy}"
-    )
+    too_new = spec.api > spec.API
+    age, remedy = ("newer", "upgrade truecluster") if too_new else ("older", "upgrade the plugin")
+    asked = f"{spec.KIND} {spec.name!r} is written for interface {spec.api}"
+    raise WrongAPI(f"{asked}, {age} than the {spec.API} of this truecluster; {remedy}")
 
 
 def conflicts(offers: tuple[Offer, ...]) -> Iterator[tuple[Offer, ...]]:
@@ -60,3 +74,11 @@ def conflicts(offers: tuple[Offer, ...]) -> Iterator[tuple[Offer, ...]]:
         same = tuple(offer for offer in offers if offer.spec.name == name)
         if len(same) > 1:
             yield same
+
+
+def clash(offers: tuple[Offer, ...]) -> str:
+    """What is wrong with offers that share a kind and a name."""
+    made = list(dict.fromkeys(f"{offer.distribution} {offer.version}" for offer in offers))
+    remedy = "uninstall one of them, or leave one out with --without-plugins" if len(made) > 1 else "upgrade the plugin"
+    how = f"by {' and by '.join(made)}" if len(made) > 1 else f"{len(offers)} times by {made[0]}"
+    return f"{offers[0].kind} {offers[0].spec.name!r} is offered {how}; {remedy}"

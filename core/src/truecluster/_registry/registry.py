@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Mapping
+import logging
+from collections.abc import Mapping
 from typing import Any
 
-import attrs
 import pluggy
 
 from truecluster.api import (
     ArchitectureSpec,
     CheckpointSource,
-    Kernel,
-    KernelSpec,
+    OptionValue,
     PluginError,
     QuantizerSpec,
+    TrueClusterError,
     WeightFormat,
 )
 
 from . import architectures, hookspecs, recipes, references
 from .discovery import Found, scan
 from .failures import PluginFailure
+from .kernels import Kernels, usable
 from .kinds import KINDS, AnySpec
-from .offers import Offer, WrongAPI, conflicts, specs_of
+from .loading import Collected, collect
+from .observers import Observer
+from .offers import Offer, clash, conflicts
+from .options import read_options
+from .selection import Selection
 from .suggest import unknown
 from .targets import load_target
+from .trace import Trace, clock
 
-
-@attrs.frozen(eq=False)
-class Kernels:
-    """``available`` as (name, rank, kernel), highest rank first; ``unavailable``: name → why this machine can't."""
-
-    available: tuple[tuple[str, int, Kernel], ...]
-    unavailable: Mapping[str, str]
+LOG = logging.getLogger(__name__)
 
 
 class Registry:
@@ -43,39 +43,57 @@ class Registry:
     where nothing, or more than one offer, has it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, selection: Selection | None = None) -> None:
+        self.selection = selection or Selection()
         self.found: tuple[Found, ...] = ()
+        self.left_out: tuple[Found, ...] = ()
         self.failures: list[PluginFailure] = []
+        self.observers: list[Observer] = []
+        self._trace = Trace(self.selection.trace)
         self._manager = pluggy.PluginManager("truecluster")
         self._manager.add_hookspecs(hookspecs)
         self._offers: list[Offer] = []
         self._formats: dict[str, WeightFormat] = {}
+        self._failed_kernels: set[str] = set()
 
     @classmethod
-    def installed(cls, allow: Collection[str] | None = None, deny: Collection[str] = ()) -> Registry:
-        """A registry of everything that is installed."""
-        registry = cls()
-        registry.discover(allow, deny)
+    def installed(cls, selection: Selection | None = None) -> Registry:
+        """A registry of what is installed, and selected: by the environment, where no selection is given.
+
+        A plugin that fails is named in a log line, or raises where the selection is strict.
+        """
+        registry = cls(Selection.from_environment() if selection is None else selection)
+        registry.discover()
         registry.load()
+        registry.check_strict()
+        for failure in registry.failures:
+            LOG.warning("a plugin failed: %s", failure)
         return registry
 
-    def discover(self, allow: Collection[str] | None = None, deny: Collection[str] = ()) -> tuple[Found, ...]:
-        """Find plugins by their metadata, importing none; the lists name distributions.
-
-        Raises `PluginError` for an allowed one that isn't installed.
-        """
-        scanned = scan(allow, deny)
-        self.found = scanned.found
+    def discover(self) -> tuple[Found, ...]:
+        """Find plugins by their metadata, importing none. Raises `PluginError` for a selected one that isn't there."""
+        since = clock()
+        scanned = scan(self.selection)
+        self.found, self.left_out = scanned.found, scanned.left_out
         self.failures += scanned.failures
+        self._trace(f"searched for plugins, found {len(self.found)}", since)
+        for found in self.found:
+            self._trace(f"found {found.distribution} {found.version}: {found.entry} is {found.module}")
+        for found in self.left_out:
+            self._trace(f"left out {found.distribution} {found.version}: {found.entry}")
         return self.found
 
     def load(self) -> None:
         """Import what was discovered; a plugin that fails is kept in ``failures`` and offers nothing."""
         for found in self.found:
+            since, what = clock(), f"{found.module} of {found.distribution} {found.version}"
             try:
-                self.register(importlib.import_module(found.module), found.distribution, found.version)
+                module = importlib.import_module(found.module)
+                self._trace(f"imported {what}", since)
+                self.register(module, found.distribution, found.version)
             except (Exception, SystemExit) as error:
                 self.failures.append(PluginFailure(found.distribution, found.version, error))
+                self._trace(f"failed: {what}: {type(error).__name__}: {error}", since)
 
     def register(self, plugin: object, distribution: str, version: str) -> None:
         """Take the hook implementations of a module (or any object) as those of a distribution.
@@ -87,14 +105,24 @@ class Registry:
             raise PluginError(
                 f"{distribution} {version} names the same module as another plugin; uninstall one of them"
             )
+        since = clock()
         try:
             self._manager.register(plugin)
             self._manager.check_pending()
-            self._offers += self._collect(plugin, distribution, version)
+            collected = collect(self._manager, plugin)
         except Exception:
             if self._manager.is_registered(plugin):
                 self._manager.unregister(plugin)
             raise
+        self._keep(collected, distribution, version, getattr(plugin, "__file__", None))
+        self._trace(f"registered {distribution} {version}: {collected}", since)
+
+    def check_strict(self) -> None:
+        """Where the selection is strict, raise `PluginError` for everything that is wrong with a plugin."""
+        clashes = [clash(group) for kind in KINDS for group in self.conflicts(kind)]
+        problems = [*map(str, self.failures), *clashes]
+        if self.selection.strict and problems:
+            raise PluginError(f"--strict-plugins allows no plugin that fails: {'; '.join(problems)}")
 
     def offers(self, kind: str) -> tuple[Offer, ...]:
         """Everything offered of a kind, in the order of the distributions' names, clashing names included."""
@@ -108,12 +136,12 @@ class Registry:
     def offer(self, kind: str, name: str) -> Offer:
         """The one offer of that kind and name."""
         offers = self.offers(kind)
-        same = [offer for offer in offers if offer.spec.name == name]
+        same = tuple(offer for offer in offers if offer.spec.name == name)
         if not same:
-            raise PluginError(unknown(kind, name, {offer.spec.name for offer in offers}, self.failures))
+            left_out = list(dict.fromkeys(found.distribution for found in self.left_out))
+            raise PluginError(unknown(kind, name, {offer.spec.name for offer in offers}, self.failures, left_out))
         if len(same) > 1:
-            clash = " and by ".join(f"{offer.distribution} {offer.version}" for offer in same)
-            raise PluginError(f"{kind} {name!r} is offered by {clash}; uninstall one of them")
+            raise PluginError(clash(same))
         return same[0]
 
     def spec(self, kind: str, name: str) -> AnySpec:
@@ -126,7 +154,28 @@ class Registry:
 
     def resolve(self, kind: str, name: str) -> type[Any]:
         """Import the offer's target: a class derived from the kind's base in ``truecluster.api``."""
-        return load_target(self.offer(kind, name))
+        return self._load(self.offer(kind, name))
+
+    def options(self, kind: str, name: str, given: Mapping[str, str]) -> dict[str, OptionValue | None]:
+        """Every option of an offer with its value, ``given`` as text or the default; imports nothing.
+
+        Raises `PluginError` for an option that the offer doesn't have or that isn't of its type.
+        """
+        return read_options(self.offer(kind, name), given)
+
+    def make(self, kind: str, name: str, given: Mapping[str, str]) -> Any:
+        """An instance of the offer's target, made with its options. Raises `PluginError` where it can't be."""
+        options = self.options(kind, name, given)
+        target = self.resolve(kind, name)
+        try:
+            return target(**options)
+        except TrueClusterError:
+            raise
+        except Exception as error:
+            values = ", ".join(f"{key}={value!r}" for key, value in options.items()) or "no options"
+            raise PluginError(
+                f"{kind} {self.offer(kind, name)} can't be made with {values}: {type(error).__name__}: {error}"
+            ) from error
 
     def format(self, id: str) -> WeightFormat:
         """The weight format with that id; its family is what stands before the first dot."""
@@ -162,35 +211,30 @@ class Registry:
         return source
 
     def kernels(self) -> Kernels:
-        """An instance of every kernel that this machine can run, and why it can't run the others."""
-        available, unavailable = [], {}
-        for spec in self._kernel_specs():
-            try:
-                kernel = self.resolve("kernel", spec.name)()
-                reason = kernel.unavailable()
-            except Exception as error:
-                reason = f"{type(error).__name__}: {error}"
-            if reason is None:
-                available.append((spec.name, spec.rank, kernel))
-            else:
-                unavailable[spec.name] = reason
-        return Kernels(tuple(available), unavailable)
+        """An instance of every kernel that this machine can run, and why it can't run the others.
 
-    def _kernel_specs(self) -> list[KernelSpec]:
-        specs = [self.spec("kernel", offer.spec.name) for offer in self.offers("kernel")]
-        return sorted((spec for spec in specs if isinstance(spec, KernelSpec)), key=lambda spec: -spec.rank)
+        One that raises is kept in ``failures`` too, and named in a log line, or raises where the selection is strict.
+        """
+        offers = [self.offer("kernel", offer.spec.name) for offer in self.offers("kernel")]
+        kernels = usable(offers, self._load)
+        for offer, error in kernels.failures:
+            if offer.spec.name not in self._failed_kernels:
+                self._failed_kernels.add(offer.spec.name)
+                self.failures.append(PluginFailure(offer.distribution, offer.version, error))
+                self.check_strict()
+                LOG.warning("a kernel failed: %s", self.failures[-1])
+        return kernels
 
-    def _collect(self, plugin: object, distribution: str, version: str) -> list[Offer]:
-        specs: list[AnySpec] = []
-        for caller in self._manager.get_hookcallers(plugin) or ():
-            for implementation in [each for each in caller.get_hookimpls() if each.plugin is plugin]:
-                try:
-                    specs += specs_of(caller.name, implementation.function)
-                except WrongAPI:
-                    raise
-                except Exception as error:
-                    self.failures.append(PluginFailure(distribution, version, error))
-        return [Offer(spec, distribution, version) for spec in specs]
+    def _keep(self, collected: Collected, distribution: str, version: str, origin: str | None) -> None:
+        self._offers += [Offer(spec, distribution, version, origin) for spec in collected.specs]
+        self.observers += [Observer(call, distribution, version) for call in collected.observers]
+        self.failures += [PluginFailure(distribution, version, error) for error in collected.failures]
+
+    def _load(self, offer: Offer) -> type[Any]:
+        since = clock()
+        target = load_target(offer)
+        self._trace(f"resolved {offer.kind} {offer}: {target.__module__}:{target.__qualname__}", since)
+        return target
 
     def _check_kind(self, kind: str) -> None:
         if kind not in KINDS:

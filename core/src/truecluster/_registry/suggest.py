@@ -9,18 +9,27 @@ from difflib import get_close_matches
 from .failures import PluginFailure
 
 
-def unknown(kind: str, name: str, known: Iterable[str], failures: Sequence[PluginFailure]) -> str:
-    """What is installed, near matches, plugins that failed, and how to install one."""
+def unknown(
+    kind: str, name: str, known: Iterable[str], failures: Sequence[PluginFailure], left_out: Sequence[str] = ()
+) -> str:
+    """What is installed, near matches, plugins that failed or were left out, and how to install one."""
     names = sorted(known)
-    near = get_close_matches(name, names, n=3)
     parts = [
         f"unknown {kind} {name!r}",
-        f"did you mean {' or '.join(map(repr, near))}?" if near else "",
+        near(name, names),
         f"installed: {', '.join(names) or 'none'}",
         failed(failures),
-        install_hint(name),
+        f"left out by --plugins, --without-plugins or --no-plugins: {', '.join(left_out)}" if left_out else "",
+        "" if left_out else install_hint(name),
     ]
     return "; ".join(filter(None, parts))
+
+
+def near(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """A question that names what may have been meant, or nothing; a ``prefix`` of the names makes none alike."""
+    names = {each.removeprefix(prefix): each for each in sorted(known)}
+    meant = [names[each] for each in get_close_matches(name.removeprefix(prefix), names, n=3)]
+    return f"did you mean {' or '.join(map(repr, meant))}?" if meant else ""
 
 
 def failed(failures: Sequence[PluginFailure]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from typing import Any
 
 from truecluster.api import PluginError, QuantizerSpec
@@ -21,6 +22,9 @@ def load_target(offer: Offer) -> type[Any]:
     if missing or not bases:
         wanted = " and ".join(f"truecluster.api.{base.__name__}" for base in bases) or "anything: it offers nothing"
         raise PluginError(f"{offer.kind} {offer}: {offer.spec.target} is not a subclass of {wanted}")
+    if inspect.isabstract(target):
+        lacking = ", ".join(sorted(target.__abstractmethods__))
+        raise PluginError(f"{offer.kind} {offer}: {offer.spec.target} doesn't implement {lacking}")
     return target  # type: ignore[no-any-return]
 
 
@@ -28,6 +32,6 @@ def _imported(offer: Offer, target: str) -> Any:
     module, _, name = target.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         cause = f"{type(error).__name__}: {error}"
         raise PluginError(f"{offer.kind} {offer}: {target} can't be imported ({cause})") from error

@@ -6,10 +6,25 @@ that the plugin was written for; while it is 0 the interface may change with any
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 import attrs
+
+NAME = re.compile(r"[A-Za-z0-9][\w.*-]*", re.ASCII)
+OptionValue = bool | int | float | str
+TYPES: Mapping[str, tuple[type[OptionValue], ...]] = {
+    "bool": (bool,),
+    "int": (int,),
+    "float": (float, int),
+    "str": (str,),
+}
+
+
+def _check_name(instance: object, field: Any, value: str) -> None:
+    if not NAME.fullmatch(value):
+        raise ValueError(f"{field.name} {value!r} is not made of letters, digits, '.', '_', '-' and '*'")
 
 
 @attrs.frozen(kw_only=True)
@@ -19,7 +34,7 @@ class Spec:
     KIND: ClassVar[str]
     API: ClassVar[int] = 0
 
-    name: str
+    name: str = attrs.field(validator=_check_name)
     target: str = attrs.field()
     summary: str = ""
     api: int = 0
@@ -61,7 +76,7 @@ class QuantizerSpec:
     KIND: ClassVar[str] = "quantizer"
     API: ClassVar[int] = 0
 
-    name: str
+    name: str = attrs.field(validator=_check_name)
     roles: Mapping[str, str]
     summary: str = ""
     api: int = 0
@@ -83,10 +98,40 @@ class TransportSpec(Spec):
 
 
 @attrs.frozen(kw_only=True)
+class Option:
+    """What a user may give an offer as ``NAME:key=value``, and its constructor gets as a keyword argument.
+
+    ``type`` is what the value is read as; a ``default`` of ``None`` stands for no value. ``help`` says the unit.
+    """
+
+    name: str = attrs.field()
+    type: Literal["bool", "int", "float", "str"] = attrs.field(validator=attrs.validators.in_(tuple(TYPES)))
+    default: OptionValue | None = attrs.field()
+    help: str
+
+    @name.validator
+    def _is_a_keyword(self, attribute: object, value: str) -> None:
+        if not value.isidentifier():
+            raise ValueError(f"option {value!r} is no Python identifier, so no constructor can take it")
+
+    @default.validator
+    def _is_of_the_type(self, attribute: object, value: object) -> None:
+        if value is not None and type(value) not in TYPES[self.type]:
+            raise ValueError(f"default {value!r} of option {self.name!r} is no {self.type}")
+
+
+@attrs.frozen(kw_only=True)
 class PlannerSpec(Spec):
-    """Target: a `Planner`."""
+    """Target: a `Planner`, made with a keyword argument for each of the ``options``."""
 
     KIND = "planner"
+    options: tuple[Option, ...] = attrs.field(default=(), converter=tuple)
+
+    @options.validator
+    def _differ(self, attribute: object, value: tuple[Option, ...]) -> None:
+        names = [option.name for option in value]
+        if len(set(names)) < len(names):
+            raise ValueError(f"{self.name!r} declares an option twice: {', '.join(names)}")
 
 
 @attrs.frozen(kw_only=True)
