@@ -9,6 +9,7 @@ from tiny_models import RAW, TinyDecoder
 
 from truecluster import api, nn
 from truecluster._weights.binding import bind, find_source, parts_of
+from truecluster._weights.configuration import read_config
 from truecluster.api import CheckpointError
 
 ARCHITECTURE = TinyDecoder()
@@ -165,15 +166,7 @@ class Boxed(TinyDecoder):
     """With the words of a GGUF file."""
 
     dialects = (
-        api.Dialect(
-            container="gguf",
-            model_type="tiny",
-            slots=nn.GGUF_SLOTS,
-            keys=nn.gguf_keys("tiny"),
-            defaults={"hidden_act": "silu"},
-            transforms={"block.*.k": (api.RotaryRows("num_key_value_heads"),)},
-            ignored=("blk.*.attn_rot_embd", "rope_freqs.weight"),
-        ),
+        nn.gguf_dialect("tiny", rotated_pairs=True, defaults={"hidden_act": "silu"}, ignored=("blk.*.attn_rot_embd",)),
     )
 
 
@@ -208,10 +201,122 @@ def test_a_key_that_only_a_transform_needs_is_missed_before_a_weight_is_read(ten
 
 
 def test_tensors_that_hold_nothing_needed_are_left_alone(tensors):
-    spare = {"blk.0.attn_rot_embd": torch.zeros(4), "rope_freqs.weight": torch.zeros(4)}
+    spare = {"blk.0.attn_rot_embd": torch.zeros(4)}
     bound({**boxed(tensors), **spare}, metadata(), Boxed(), container="gguf")
     with pytest.raises(CheckpointError, match=r"not known: blk\.x\.attn_rot_embd"):
         bound({**boxed(tensors), "blk.x.attn_rot_embd": torch.zeros(4)}, metadata(), Boxed(), container="gguf")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("tiny.block_count", "tiny.embedding_length", "tiny.feed_forward_length", "tiny.attention.head_count"),
+        *("tiny.attention.layer_norm_rms_epsilon", "tiny.context_length", "tokenizer.ggml.tokens.count"),
+    ],
+)
+def test_a_missing_key_is_named_as_the_container_has_it(tensors, key):
+    """GGUF-07."""
+    facts = {other: value for other, value in metadata().items() if other != key}
+    with pytest.raises(CheckpointError, match=f"a-model: '{key}' is missing"):
+        bound(boxed(tensors), facts, Boxed(), container="gguf")
+
+
+@pytest.mark.parametrize("key", [key for key in metadata() if key.startswith("tiny.")])
+@pytest.mark.parametrize("value", ["three", -1, [3, 3], True])
+def test_a_wrong_value_is_named_as_the_container_has_it(tensors, key, value):
+    """GGUF-07: also where a list stands for one number per layer."""
+    with pytest.raises(CheckpointError, match=rf"a-model: config: .*is '{key}' there"):
+        bound(boxed(tensors), {**metadata(), key: value}, Boxed(), container="gguf")
+
+
+def test_absent_keys_have_the_defaults_of_the_gguf_specification():
+    """GGUF-07: without ``head_count_kv`` there are as many as heads; llama.cpp's base is 10,000."""
+    facts = {key: value for key, value in metadata().items() if "kv" not in key and "freq_base" not in key}
+    raw = read_config(Boxed.dialects[0], MemoryCheckpoint(facts, {}))
+    config = Boxed().config(raw)
+    assert (config.kv_heads, config.head_dim, config.rope.theta) == (4, 8, 10000.0)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("tiny.attention.sliding_window", 4096, "4096 is not supported; only 0 is"),
+        ("tiny.attention.sliding_window_pattern", [True], "is not supported$"),
+        ("tiny.rope.scaling.attn_factor", 0.5, "0.5 is not supported; only 1.0 is"),
+        ("tiny.logit_scale", 0.25, "0.25 is not supported; only 0.0 or 1.0 is"),
+        ("tiny.rope.dimension_count", 4, "rotary_dim is 4; only all 8 of a head is supported"),
+        ("tiny.expert_count", 8, "experts"),
+    ],
+)
+def test_a_key_that_would_change_the_network_is_refused(tensors, key, value, said):
+    with pytest.raises(CheckpointError, match=f"{said}"):
+        bound(boxed(tensors), {**metadata(), key: value}, Boxed(), container="gguf")
+
+
+def rope(tensors, facts, **more):
+    named = {f"tiny.rope.{key}": value for key, value in facts.items()}
+    return bind(
+        MemoryCheckpoint({**metadata(), **named}, {**boxed(tensors), **more}, container="gguf"), Boxed(), "tiny"
+    ).config.rope
+
+
+def test_a_factor_scales_linearly_unless_the_type_says_otherwise(tensors):
+    """As llama.cpp reads files."""
+    for facts in ({"scaling.factor": 4.0}, {"scaling.type": "linear", "scaling.factor": 4.0}):
+        found = rope(tensors, facts)
+        assert (found.scaling, dict(found.parameters)) == ("linear", {"factor": 4.0})
+    assert rope(tensors, {"scaling.type": "none"}).scaling == "default"
+
+
+def test_yarn_has_the_numbers_of_its_keys(tensors):
+    facts = {
+        "scaling.type": "yarn",
+        "scaling.factor": 4.0,
+        "scaling.original_context_length": 128,
+        "scaling.yarn_attn_factor": 0.5,
+        "scaling.yarn_beta_fast": 16.0,
+        "scaling.yarn_beta_slow": 2.0,
+        "scaling.yarn_ext_factor": 1.0,
+    }
+    found = rope(tensors, facts)
+    assert found.scaling == "yarn"
+    assert dict(found.parameters) == {
+        "factor": 4.0,
+        "original_max_position_embeddings": 128,
+        "attention_factor": 0.5,
+        "beta_fast": 16.0,
+        "beta_slow": 2.0,
+    }
+
+
+def test_a_vector_of_factors_divides_the_frequencies(tensors):
+    """What GGUF keeps of Llama 3's rule."""
+    factors = torch.tensor([1.0, 1.0, 3.5, 8.0])
+    found = rope(tensors, {}, **{"rope_freqs.weight": factors})
+    plain = nn.inverse_frequencies(rope(tensors, {}))
+    torch.testing.assert_close(nn.inverse_frequencies(found), plain / factors)
+
+
+@pytest.mark.parametrize(
+    ("vector", "said"),
+    [
+        (torch.ones(4).half(), r"'rope_freqs.weight' is \[4\] in fp16; it must be a vector in fp32"),
+        (torch.ones(2, 2), "must be a vector"),
+        (torch.ones(65537), "must be a vector"),
+        (torch.ones(3), "3 factors for 4 frequencies"),
+        (torch.tensor([1.0, 1.0, 0.0, 1.0]), "factors must be a positive number, not 0.0"),
+        (torch.tensor([1.0, 1.0, float("nan"), 1.0]), "factors must be a positive number, not nan"),
+    ],
+)
+def test_a_vector_that_can_not_be_factors_is_refused(tensors, vector, said):
+    with pytest.raises(CheckpointError, match=said):
+        rope(tensors, {}, **{"rope_freqs.weight": vector})
+
+
+def test_factors_beside_another_rule_are_refused(tensors):
+    facts = {"scaling.type": "linear", "scaling.factor": 2.0}
+    with pytest.raises(CheckpointError, match="rope_type 'linear' doesn't know factors"):
+        rope(tensors, facts, **{"rope_freqs.weight": torch.ones(4)})
 
 
 def test_the_recipe_of_a_bf16_model_is_bf16_unless_asked(tensors):

@@ -49,11 +49,10 @@ class Qwen2(api.Architecture):
             slots=nn.HUGGINGFACE_SLOTS,
             defaults={"qkv_bias": True, "max_position_embeddings": 32768},
         ),
-        api.Dialect(
-            container="gguf",
-            model_type="qwen2",
-            slots=nn.GGUF_SLOTS,
-            keys=nn.gguf_keys("qwen2"),
+        nn.gguf_dialect(
+            "qwen2",
+            keys={"attention.sliding_window": "sliding_window"},
+            implied={"qwen2.attention.sliding_window": {"use_sliding_window": True, "max_window_layers": 0}},
             defaults={"qkv_bias": True},
         ),
         api.Dialect(
@@ -63,16 +62,7 @@ class Qwen2(api.Architecture):
             defaults={"max_position_embeddings": 2048},
             ignored=("model.layers.*.self_attn.rotary_emb.inv_freq",),
         ),
-        api.Dialect(
-            container="gguf",
-            model_type="llama",
-            slots=nn.GGUF_SLOTS,
-            keys=nn.gguf_keys("llama"),
-            transforms={
-                "block.*.q": (api.RotaryRows("num_attention_heads"),),
-                "block.*.k": (api.RotaryRows("num_key_value_heads"),),
-            },
-        ),
+        nn.gguf_dialect("llama", rotated_pairs=True),
     )
 
     def config(self, raw: Mapping[str, Any]) -> Qwen2Config:

@@ -23,9 +23,8 @@ from truecluster.api import (
     Transform,
 )
 
+from .configuration import OUTPUT, parse_config, read_config
 from .transforms import source_shape
-
-OUTPUT = "head.output"
 
 
 @attrs.frozen
@@ -58,7 +57,7 @@ def bind(checkpoint: Checkpoint, architecture: Architecture, name: str) -> Bound
     """Raises `CheckpointError` naming every tensor that is missing, misshapen or not known."""
     dialect = find_dialect(architecture, name, checkpoint)
     raw = read_config(dialect, checkpoint)
-    config = architecture.config(raw)
+    config = parse_config(architecture, raw, dialect, checkpoint)
     slots = {slot.key: slot for part in parts_of(config) for slot in architecture.slots(config, part)}
     sources = {key: find_source(dialect, key) for key in slots}
     check_heads(raw, sources)
@@ -84,27 +83,6 @@ def find_dialect(architecture: Architecture, name: str, checkpoint: Checkpoint) 
         f"architecture {name!r} has no dialect for {checkpoint.model_type!r} in a {checkpoint.container} container; "
         f"it has {known}"
     )
-
-
-def read_config(dialect: Dialect, checkpoint: Checkpoint) -> dict[str, Any]:
-    """The container's metadata as a config.json mapping."""
-    metadata = checkpoint.metadata
-    own = _translated(dialect.keys, metadata) if dialect.keys else metadata
-    raw = {**dialect.defaults, **{key: value for key, value in own.items() if value is not None}}
-    if OUTPUT in dialect.slots and f"{dialect.slots[OUTPUT]}.weight" not in checkpoint.tensors:
-        raw["tie_word_embeddings"] = True
-    return raw
-
-
-def _translated(keys: Mapping[str, str], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """A name with a dot lies in an object of the config.json."""
-    found: dict[str, Any] = {}
-    for key, name in keys.items():
-        if key in metadata:
-            outer, dot, inner = name.partition(".")
-            place = found.setdefault(outer, {}) if dot else found
-            place[inner if dot else name] = metadata[key]
-    return found
 
 
 def find_source(dialect: Dialect, key: str) -> Source:
@@ -138,7 +116,8 @@ def check_tensors(
     names = {source.tensor for source in sources.values()}
     missing = sorted(names - set(checkpoint.tensors))
     tied = (f"{dialect.slots[OUTPUT]}.weight",) if config.tied and OUTPUT in dialect.slots else ()
-    unknown = sorted(set(checkpoint.tensors) - names - set(ignored(checkpoint, (*dialect.ignored, *tied))))
+    needless = ignored(checkpoint, (*dialect.ignored, *dialect.values, *tied))
+    unknown = sorted(set(checkpoint.tensors) - names - set(needless))
     faults = [f"missing: {_some(missing)}"] * bool(missing) + [f"not known: {_some(unknown)}"] * bool(unknown)
     faults += misshapen(checkpoint, raw, slots, sources)
     if faults:

@@ -53,8 +53,12 @@ class Dialect:
     """The words of one container for one model type.
 
     ``container`` and ``model_type`` select it; ``keys`` maps container metadata keys to config.json keys (empty where
-    the container speaks config.json already), and ``rope_scaling.factor`` means one inside an object; ``defaults`` are
-    config.json values that the container leaves out. ``ignored`` are patterns of tensors that hold nothing needed; any
+    the container speaks config.json already), where ``rope_scaling.factor`` means one inside an object. ``values``
+    does the same for fp32 vectors that are configuration. ``defaults`` are config.json values that the container
+    leaves out; ``implied`` are those that hold where a key or vector is there, unless a key of its own says otherwise.
+
+    A key of ``required`` must be there. A key of ``fixed`` changes the network in a way that isn't supported: it may
+    only be absent or have one of the values given. ``ignored`` are patterns of tensors that hold nothing needed; any
     other tensor without a slot is refused.
     """
 
@@ -63,5 +67,9 @@ class Dialect:
     slots: Mapping[str, str]
     transforms: Mapping[str, tuple[Transform, ...]] = attrs.field(factory=dict)
     keys: Mapping[str, str] = attrs.field(factory=dict)
+    values: Mapping[str, str] = attrs.field(factory=dict)
     defaults: Mapping[str, object] = attrs.field(factory=dict)
+    implied: Mapping[str, Mapping[str, object]] = attrs.field(factory=dict)
+    required: tuple[str, ...] = ()
+    fixed: Mapping[str, tuple[object, ...]] = attrs.field(factory=dict)
     ignored: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """Networks as data, their reference forward, and how they are lowered. Knows no network (of machines)."""
 
-from .conventions import GGUF_SLOTS, HUGGINGFACE_SLOTS, DecoderConfig, decoder_fields, gguf_keys, unusual_layers
+from .conventions import HUGGINGFACE_SLOTS, DecoderConfig, decoder_fields, unusual_layers
 from .decoder import decoder_attention, decoder_embedding, decoder_head, decoder_mlp, decoder_norm
 from .descriptions import (
     Attend,
@@ -15,6 +15,7 @@ from .descriptions import (
 )
 from .dtypes import torch_dtype
 from .fields import flag, positive
+from .gguf import GGUF_SLOTS, gguf_dialect
 from .lowering import REFERENCE, Lowering, RankedKernel
 from .reference import ReferenceKernel
 from .rope_config import read_rotary
@@ -52,7 +53,7 @@ __all__ = [
     "decoder_mlp",
     "decoder_norm",
     "flag",
-    "gguf_keys",
+    "gguf_dialect",
     "inverse_frequencies",
     "positive",
     "read_rotary",

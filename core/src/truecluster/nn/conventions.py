@@ -34,45 +34,6 @@ HUGGINGFACE_SLOTS: Mapping[str, str] = {
     "head.output": "lm_head",
 }
 
-GGUF_SLOTS: Mapping[str, str] = {
-    "embed.tokens": "token_embd",
-    "block.*.attention_norm": "blk.*.attn_norm",
-    "block.*.q": "blk.*.attn_q",
-    "block.*.k": "blk.*.attn_k",
-    "block.*.v": "blk.*.attn_v",
-    "block.*.o": "blk.*.attn_output",
-    "block.*.mlp_norm": "blk.*.ffn_norm",
-    "block.*.gate": "blk.*.ffn_gate",
-    "block.*.up": "blk.*.ffn_up",
-    "block.*.down": "blk.*.ffn_down",
-    "head.norm": "output_norm",
-    "head.output": "output",
-}
-
-_GGUF_FAMILY_KEYS = {
-    "embedding_length": "hidden_size",
-    "block_count": "num_hidden_layers",
-    "feed_forward_length": "intermediate_size",
-    "attention.head_count": "num_attention_heads",
-    "attention.head_count_kv": "num_key_value_heads",
-    "attention.key_length": "head_dim",
-    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
-    "attention.sliding_window": "sliding_window",
-    "context_length": "max_position_embeddings",
-    "rope.freq_base": "rope_theta",
-    "rope.scaling.type": "rope_scaling.rope_type",
-    "rope.scaling.factor": "rope_scaling.factor",
-    "rope.scaling.original_context_length": "rope_scaling.original_max_position_embeddings",
-    "expert_count": "num_experts",
-}
-
-
-def gguf_keys(family: str) -> dict[str, str]:
-    """GGUF metadata key → config.json key, for ``general.architecture`` = ``family``."""
-    own = {f"{family}.{key}": name for key, name in _GGUF_FAMILY_KEYS.items()}
-    shared = {"general.architecture": "model_type", "tokenizer.ggml.eos_token_id": "eos_token_id"}
-    return own | shared | {"tokenizer.ggml.tokens.count": "vocab_size"}
-
 
 @attrs.frozen(kw_only=True)
 class DecoderConfig(ModelConfig):

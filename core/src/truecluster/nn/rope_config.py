@@ -30,6 +30,8 @@ def read_rotary(raw: Mapping[str, Any], dim: int) -> Rotary:
     theta = number({"rope_theta": _first(given.pop("rope_theta", None), raw.get("rope_theta"), THETA)}, "rope_theta")
     name = _name(given.pop("rope_type", "default"))
     rule = find_rule(name)
+    if raw.get("rotary_dim") not in (None, dim):
+        raise CheckpointError(f"config: rotary_dim is {raw['rotary_dim']!r:.60}; only all {dim} of a head is supported")
     _refuse_partial(_first(given.pop("partial_rotary_factor", None), raw.get("partial_rotary_factor"), 1))
     if ORIGINAL in rule.needed:
         given[ORIGINAL] = _first(raw.get(ORIGINAL), given.get(ORIGINAL), raw.get("max_position_embeddings"))

@@ -29,16 +29,7 @@ class Llama(api.Architecture):
             defaults={"max_position_embeddings": 2048},
             ignored=("model.layers.*.self_attn.rotary_emb.inv_freq",),
         ),
-        api.Dialect(
-            container="gguf",
-            model_type="llama",
-            slots=nn.GGUF_SLOTS,
-            keys=nn.gguf_keys("llama"),
-            transforms={
-                "block.*.q": (api.RotaryRows("num_attention_heads"),),
-                "block.*.k": (api.RotaryRows("num_key_value_heads"),),
-            },
-        ),
+        nn.gguf_dialect("llama", rotated_pairs=True),
     )
 
     def config(self, raw: Mapping[str, Any]) -> LlamaConfig:
