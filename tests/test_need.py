@@ -32,7 +32,7 @@ def start(tc: Commands, model: Path, names: str) -> tuple[Command, int, list[Com
 
 def figures(cluster: Command, names: str, run: int = 1) -> dict[str, tuple[str, str, str]]:
     """Node → span, MB from its store, MB sent, as the cluster printed them for its ``run``-th run."""
-    pattern = r"^{}: (.+), weights (\S+) MB from its store, (\S+) MB sent$"
+    pattern = r"^{}: (.+) in fp32, weights (\S+) MB from its store, (\S+) MB sent$"
     return {name: cluster.wait_for(pattern.format(name), count=run).groups() for name in names}  # type: ignore[misc]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 
@@ -103,8 +103,9 @@ class Quiet:
     def say(self, line: str) -> None:
         pass
 
-    def progress(self, task: str, done: int, total: int) -> None:
-        pass
+    @contextmanager
+    def task(self, name: str, total: int) -> Iterator[Callable[[int], None]]:
+        yield lambda done: None
 
 
 @attrs.frozen

@@ -53,7 +53,7 @@ def cluster(
 
     from .hosting import HostOptions
     from .service import serve_cluster
-    from .terminal import Terminal
+    from .progress import Progress
 
     host_options = HostOptions(
         model=ModelOptions(
@@ -75,7 +75,7 @@ def cluster(
         ),
         node_host=node_host,
         node_port=node_port,
-        report=Terminal(),
+        report=Progress(),
     )
     registry = Registry.installed()
     o.check_planner(registry, planner_name, planner_options)

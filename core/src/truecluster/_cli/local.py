@@ -15,7 +15,7 @@ from truecluster._registry import Registry
 from truecluster.api import DType, NodeError, TrueClusterError
 
 from .options import Asking, HeadPlace, bracketed, check_planner, new_key, reaches_only_here, say, split_planner
-from .terminal import Terminal
+from .progress import Progress
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -193,7 +193,7 @@ def _host_options(launch: Launch, key: str, check: Check) -> HostOptions:
         ),
         node_host="127.0.0.1",
         node_port=0,
-        report=Terminal(),
+        report=Progress(),
         check=check,
     )
 

@@ -46,6 +46,7 @@ class NodeSession:
         self.bulk_there = anyio.Event()
         self.ticket = secrets.token_bytes(TICKET_BYTES)
         self.lost: NodeError | None = None
+        self.done_bytes = 0
         self.gone = anyio.Event()
         self.last_word = time.monotonic()
         self.on_message: Callable[[wire.Message], None] = lambda message: None
@@ -162,7 +163,9 @@ class Nodes:
                     return
                 if isinstance(message, ANSWERS):
                     session.on_message(message)
-                elif not isinstance(message, wire.Pong):
+                elif isinstance(message, wire.Pong):
+                    session.done_bytes = message.done_bytes
+                else:
                     raise EdgeBroken(f"a node sent {type(message).__name__}, which only coordinators send")
         except EdgeEnded:
             session.lose("it closed its connection")

@@ -10,7 +10,7 @@ from truecluster._pipeline.build import HandleCache, StageFacts, build_stage
 from truecluster._pipeline.runner import StageRunner
 from truecluster._pipeline.stage import SampleUpdate, Stage
 from truecluster._registry import Registry
-from truecluster._weights.catalog import Catalog
+from truecluster._weights.catalog import Catalog, Unit
 from truecluster.api import DeviceContext, Edge, TrueClusterError
 
 
@@ -25,9 +25,9 @@ class OwnStages:
     stages: dict[int, Stage] = attrs.field(factory=dict)
     runners: list[StageRunner] = attrs.field(factory=list)
 
-    def build(self, index: int, facts: StageFacts) -> None:
-        """Load the stage ``index`` of the run."""
-        self.stages[index] = build_stage(facts, self.registry, self.device, self.catalog.read, self.handles)
+    def build(self, index: int, facts: StageFacts, progress: Callable[[Unit], None]) -> None:
+        """Load the stage ``index`` of the run; ``progress`` is called after each unit."""
+        self.stages[index] = build_stage(facts, self.registry, self.device, self.catalog.read, self.handles, progress)
 
     def start(
         self, run: int, edges: Callable[[int], tuple[Edge, Edge]], on_fault: Callable[[TrueClusterError], object]

@@ -22,12 +22,12 @@ from truecluster._wire.connection import Connection
 from truecluster._wire.handshake import Purpose, prover
 from truecluster.api import COORDINATOR, DeviceContext, EdgeTerms, TransportError, TrueClusterError
 
+from .delivery import Delivery, Moved, total_bytes
 from .edges import OwnEdges
 from .model import ClusterModel
 from .nodes import NodeSession
 from .own import OwnStages
 from .profile import StateSize
-from .push import push_units
 from .remote import RemoteStage
 from .report import Report
 
@@ -55,15 +55,6 @@ class House:
     key: bytes = attrs.field(repr=False)
     portal: BlockingPortal
     report: Report
-
-
-@attrs.frozen(kw_only=True)
-class Moved:
-    """Bytes of one stage's weights: from its node's store, and over the wire."""
-
-    node: str
-    stored: int
-    sent: int
 
 
 class Provision:
@@ -136,7 +127,7 @@ class Provision:
         self, index: int, remote: RemoteStage, units: Sequence[Unit], needs: dict[int, wire.Need]
     ) -> None:
         await remote.session.control.send(self._assignment(remote, units))
-        needs[index] = await remote.expect(wire.Need, self._house.settings.ready_timeout)
+        needs[index] = await self._delivery(remote, units).need()
         self._edges.tickets[remote.plan.inbound] = needs[index].inbound_ticket
 
     def _assignment(self, remote: RemoteStage, units: Sequence[Unit]) -> wire.Assignment:
@@ -166,24 +157,37 @@ class Provision:
         )
 
     async def _load(self, remote: RemoteStage, units: Sequence[Unit], need: wire.Need) -> None:
-        house, wanted = self._house, set(need.hashes)
-        missing = [unit for unit in {u.digest: u for u in units}.values() if unit.digest in wanted]
-        bulk = remote.session.bulk
-        assert bulk is not None
-        task, total = f"sending weights to {remote.session.id}", sum(unit.nbytes for unit in missing)
-        await push_units(
-            bulk, self.plan.run, house.model.catalog, missing, lambda done: house.report.progress(task, done, total)
+        delivery = self._delivery(remote, units)
+        sent = await delivery.push(need, self._edges.tickets[remote.plan.outbound])
+        _, moved = await delivery.loaded(sent)
+        self.moved.append(moved)
+
+    def _delivery(self, remote: RemoteStage, units: Sequence[Unit]) -> Delivery:
+        house = self._house
+        return Delivery(
+            remote=remote,
+            units=units,
+            catalog=house.model.catalog,
+            report=house.report,
+            timeout=house.settings.ready_timeout,
         )
-        ticket = self._edges.tickets[remote.plan.outbound]
-        await bulk.send(wire.WeightsComplete(run=self.plan.run, outbound_ticket=ticket))
-        ready = await remote.expect(wire.LoadComplete, house.settings.ready_timeout)
-        self.moved.append(Moved(node=remote.session.id, stored=ready.from_store_bytes, sent=ready.received_bytes))
 
     async def _start_own(self, units: Mapping[int, Sequence[Unit]]) -> None:
         for stage in self.plan.stages:
             if stage.node == COORDINATOR:
-                await run_sync(self._own.build, stage.index, self._facts(stage, units[stage.index]))
+                await run_sync(self._build_own, stage, units[stage.index])
         await self._edges.open()
+
+    def _build_own(self, stage: StagePlan, units: Sequence[Unit]) -> None:
+        done = 0
+
+        def loaded(unit: Unit) -> None:
+            nonlocal done
+            done += unit.nbytes
+            advance(done)
+
+        with self._house.report.task(f"loading {stage.span} here", total_bytes(units)) as advance:
+            self._own.build(stage.index, self._facts(stage, units), loaded)
 
     def _facts(self, stage: StagePlan, units: Sequence[Unit]) -> StageFacts:
         bound, settings = self._house.model.bound, self._house.settings

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
+
+Advance = Callable[[int], None]
+"""Takes how many bytes of a task are done so far."""
 
 
 class Report(Protocol):
@@ -11,5 +16,5 @@ class Report(Protocol):
     def say(self, line: str) -> None:
         """One line."""
 
-    def progress(self, task: str, done: int, total: int) -> None:
-        """``task`` has come so far, in bytes; the last call has ``done == total``."""
+    def task(self, name: str, total: int) -> AbstractContextManager[Advance]:
+        """A task of ``total`` bytes, shown as long as the block lasts, however it ends."""

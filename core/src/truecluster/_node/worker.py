@@ -182,7 +182,12 @@ class Node:
         progress = self._hosting.progress if self._hosting else None
         if progress is None:
             return wire.Pong(number=number, finished_step=0)
-        return wire.Pong(number=number, finished_step=progress.finished_steps, busy_since_s=progress.busy_s)
+        return wire.Pong(
+            number=number,
+            finished_step=progress.finished_steps,
+            busy_since_s=progress.busy_s,
+            done_bytes=self._hosting.done_bytes if self._hosting else 0,
+        )
 
     async def _assigned(self, assignment: wire.Assignment, control: Connection) -> None:
         if self._hosting is not None:

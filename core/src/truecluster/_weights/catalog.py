@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import attrs
 import torch
@@ -56,22 +57,22 @@ class Catalog:
         return self._known.get(self._recipe_key(slot))
 
     def unit(self, slot: Slot) -> Unit:
-        """The unit with its hash; packs the slot if it never was."""
+        """The unit with its hash, held in the store from now on; packs the slot if it never was."""
         digest, nbytes = self.known(slot) or self._pack_and_remember(slot)
+        self.store.hold([digest])
         return Unit(slot=slot, format=self.format(slot).id, digest=digest, nbytes=nbytes)
 
-    def units(self, slots: Iterable[Slot], progress: Callable[[Slot], None] = lambda slot: None) -> list[Unit]:
-        """The units of ``slots``, each once; ``progress`` is called before each."""
-        found = []
-        for slot in dict.fromkeys(slots):
-            progress(slot)
-            found.append(self.unit(slot))
-        return found
+    def units(self, slots: Iterable[Slot]) -> list[Unit]:
+        """The units of ``slots``, each once."""
+        wanted = dict.fromkeys(slots)
+        self.store.hold(known[0] for slot in wanted if (known := self.known(slot)))
+        return [self.unit(slot) for slot in wanted]
 
     def read(self, unit: Unit) -> Packed:
         """Packed bytes from the store, packed again if they are gone or damaged."""
         data = self.store.read(unit.digest)
         if data is None:
+            self.store.make_room(unit.nbytes)
             self._pack_and_remember(unit.slot)
             data = self.store.read(unit.digest)
         if data is None:
@@ -79,7 +80,8 @@ class Catalog:
         return Packed(unit.format, unit.slot.shape, data)
 
     def _pack_and_remember(self, slot: Slot) -> tuple[str, int]:
-        packed = self._pack(slot)
+        with _one_thread():
+            packed = self._pack(slot)
         entry = (self.store.write(packed.data), packed.data.numel())
         self._known[self._recipe_key(slot)] = entry
         self.store.remember(self._source, {self._recipe_key(slot): entry})
@@ -109,3 +111,14 @@ class Catalog:
         source = self.model.sources[slot.key]
         facts = (source.tensor, source.transforms, self.format(slot).id, None)
         return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Packing is many small operations, between which threads on busy cores wait for each other, up to 100 times."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,7 +1,10 @@
 """Packed bytes on disk by content hash: one store per user and machine, shared by every process.
 
-    objects/ab/abcdef…    the bytes whose sha256 is the name
+    objects/ab/abcdef…    the bytes whose sha256 is the name; the time of access is when they were last used
+    parts/abcdef…[.ID]    the beginning of such bytes; with the lease that is writing it
+    leases/ID             the hashes that a living process needs
     manifests/SOURCE      recipe key → content hash and bytes, a JSON line each, appended
+    lock                  held while leases, parts or what may go are looked at
 
 An object is written aside, hashed while it is written, and renamed into place; nothing is synced to disk, since a
 damaged object is found when it is read and made or fetched again.
@@ -11,22 +14,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import mmap
 import os
+import secrets
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
+from typing import BinaryIO
 
 import torch
+from filelock import FileLock, Timeout
 
 from truecluster.api import NodeError
 
+from .eviction import NEW, clear_parts, kept, mark_used, part_name
+from .leases import Lease, living
+from .refusals import full, naming
+from .writing import ObjectWriter
+
+LOG = logging.getLogger(__name__)
+DEFAULT_LIMIT = 50 * 10**9
+"""Bytes of a store, beyond which what nobody uses goes."""
 HASH_STEP = 1 << 24
-WRITE_STEP = 1 << 18
-"""Bytes of one write. For 1 MiB and more Linux takes pages as large, which a virtual machine may not have been given
-yet: 1.3 to 2.3 s of the processor for a GB instead of 0.2."""
+LOCK_SECONDS = 30.0
 
 
 def default_root() -> Path:
@@ -35,82 +48,93 @@ def default_root() -> Path:
     return Path(base) / "truecluster" / "weights"
 
 
-@contextmanager
-def naming(root: Path) -> Iterator[None]:
-    """The operating system's refusals as `NodeError` with the folder and the remedy."""
-    try:
-        yield
-    except OSError as error:
-        raise NodeError(f"work folder {root} can't be used: {error.strerror}; choose one with --work-dir") from None
-
-
-class ObjectWriter:
-    """Receives one object's bytes. `commit` checks the hash and makes it visible; without it nothing is kept."""
-
-    def __init__(self, root: Path) -> None:
-        self._root, self._objects = root, root / "objects"
-        with naming(root):
-            self._file = tempfile.NamedTemporaryFile(dir=self._objects, prefix=".part-", delete=False)  # noqa: SIM115
-        self._digest = hashlib.sha256()
-
-    def write(self, data: memoryview | bytes) -> None:
-        """Append bytes."""
-        self._digest.update(data)
-        with naming(self._root):
-            self._file.write(data)
-
-    def commit(self, expected: str | None = None) -> str:
-        """The content hash. Raises `NodeError` where it isn't ``expected``."""
-        with naming(self._root):
-            self._file.close()
-        found = self._digest.hexdigest()
-        if expected is not None and found != expected:
-            raise NodeError(f"weights arrived damaged: {expected[:12]}… was announced, {found[:12]}… came; start again")
-        place = self._objects / found[:2] / found
-        with naming(self._root):
-            place.parent.mkdir(exist_ok=True)
-            os.replace(self._file.name, place)
-        return found
-
-    def __enter__(self) -> ObjectWriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        with suppress(OSError):  # what a full disk could not take is thrown away here
-            self._file.close()
-        Path(self._file.name).unlink(missing_ok=True)
-
-
 class Store:
-    """Raises `NodeError` naming the folder where it can't be written."""
+    """Keeps to ``limit`` bytes, except for what living processes `hold`.
 
-    def __init__(self, root: Path) -> None:
-        self._root, self._objects, self._manifests = root, root / "objects", root / "manifests"
+    Raises `NodeError` naming the folder where it can't be written.
+    """
+
+    def __init__(self, root: Path, limit: int = DEFAULT_LIMIT) -> None:
+        self._root, self._limit = root, limit
+        self._objects, self._manifests, self._parts, self._leases = (
+            root / name for name in ("objects", "manifests", "parts", "leases")
+        )
         with naming(root):
-            self._objects.mkdir(parents=True, exist_ok=True)
-            self._manifests.mkdir(exist_ok=True)
-
-    def has(self, digest: str) -> bool:
-        """Whether the object is there; `read` may still find it damaged."""
-        return self._place(digest).exists()
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (self._objects, self._manifests, self._parts, self._leases):
+                folder.mkdir(exist_ok=True)
+            tempfile.TemporaryFile(dir=root).close()  # a folder that can't be written shows now, not in a run
+        with self._locked():
+            self._lease = Lease(self._leases)
+        self._owners = {path.stat().st_uid for path in (root, self._leases / self._lease.id)}
 
     def read(self, digest: str) -> torch.Tensor | None:
         """The object's bytes, mapped, flat uint8, after checking their hash; ``None`` if absent or damaged."""
-        mapped = self._map(digest)
-        if mapped is None or _sha256(mapped) != digest:
-            self._place(digest).unlink(missing_ok=True)
-            return None
-        return torch.frombuffer(mapped, dtype=torch.uint8)
+        with naming(self._root):
+            try:
+                with self._place(digest).open("rb") as file:
+                    return torch.frombuffer(self._checked(file, digest), dtype=torch.uint8)
+            except FileNotFoundError:
+                return None
+            except (PermissionError, _DamagedError) as error:
+                LOG.warning("%s: %s… is damaged (%s); it is made or fetched again", self._root, digest[:12], error)
+                self._place(digest).unlink(missing_ok=True)
+                return None
 
     def write(self, data: torch.Tensor) -> str:
         """Store flat uint8 bytes; returns their content hash."""
-        with self.writer() as writer:
+        with self.writer(f"{NEW}-{secrets.token_hex(8)}", data.numel()) as writer:
             writer.write(data.numpy().data)
             return writer.commit()
 
-    def writer(self) -> ObjectWriter:
-        """For bytes that arrive in pieces."""
-        return ObjectWriter(self._root)
+    def writer(self, digest: str, size: int) -> ObjectWriter:
+        """For bytes that arrive in pieces; goes on after those that were claimed."""
+        return ObjectWriter(self._root, self._parts / part_name(digest, self._lease.id), size)
+
+    def claim(self, digests: Iterable[str]) -> list[str]:
+        """Those whose beginning is here from an earlier time and is nobody else's; `writer` then goes on with it."""
+        with self._locked():
+            clear_parts(self._parts, living(self._leases))
+            found = [digest for digest in digests if (self._parts / digest).exists()]
+            for digest in found:
+                os.replace(self._parts / digest, self._parts / part_name(digest, self._lease.id))
+        return found
+
+    def hold(self, digests: Iterable[str]) -> None:
+        """Keep these from going, present or to come, until `let_go` or the end of this process."""
+        wanted = list(digests)
+        if not self._lease.covers(wanted):
+            with self._locked():
+                self._lease.add(wanted)
+
+    def let_go(self) -> None:
+        """Hold nothing any more."""
+        with self._locked():
+            self._lease.clear()
+
+    def make_room(self, incoming: int = 0) -> None:
+        """Delete what nobody holds, longest unused first, until ``incoming`` more bytes are within the limit.
+
+        Raises `NodeError` where they don't fit on the disk.
+        """
+        with self._locked():
+            leases = living(self._leases)
+            clear_parts(self._parts, leases)
+            held = frozenset[str]().union(*leases.values())
+            files = kept(self._root)
+            excess = sum(file.size for file in files) + incoming - self._limit
+            free = shutil.disk_usage(self._root).free
+            for file in files:
+                if max(excess, incoming - free) <= 0:
+                    return
+                if file.digest is not None and file.digest not in held:
+                    file.path.unlink(missing_ok=True)
+                    excess, free = excess - file.size, free + file.size
+        if incoming > free:
+            raise full(self._root, incoming)
+        if excess > 0:
+            used = (self._limit + excess) / 1e9
+            LOG.warning("%s: %.1f GB are in use at once, more than --cache-max-gb allows to keep", self._root, used)
 
     def known(self, source: str) -> dict[str, tuple[str, int]]:
         """What was packed from a source before: recipe key → (content hash, bytes)."""
@@ -125,16 +149,42 @@ class Store:
         with naming(self._root), (self._manifests / source).open("a") as file:
             file.writelines(json.dumps([key, digest, size]) + "\n" for key, (digest, size) in entries.items())
 
-    def _map(self, digest: str) -> mmap.mmap | None:
-        """The object's file, ``None`` where it is absent or empty."""
-        try:
-            with self._place(digest).open("rb") as file:
-                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        except (FileNotFoundError, ValueError):
-            return None
+    def _checked(self, file: BinaryIO, digest: str) -> mmap.mmap:
+        """The file's bytes. Raises `_DamagedError` where they can't be what ``digest`` names."""
+        status = os.fstat(file.fileno())
+        if status.st_uid not in self._owners:
+            raise _DamagedError("another user owns it")
+        if status.st_size == 0:
+            raise _DamagedError("it is empty")
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        if _sha256(mapped) != digest:
+            raise _DamagedError("its bytes have another hash")
+        with suppress(OSError):  # it serves, even where its times can't be set
+            mark_used(self._place(digest), status)
+        return mapped
 
     def _place(self, digest: str) -> Path:
         return self._objects / digest[:2] / digest
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        lock = FileLock(self._root / "lock", thread_local=False)
+        with naming(self._root):
+            try:
+                lock.acquire(timeout=LOCK_SECONDS)
+            except Timeout:
+                raise NodeError(
+                    f"work folder {self._root} has been locked by another process for {LOCK_SECONDS:g} s; "
+                    "end it, or choose another folder with --work-dir"
+                ) from None
+            try:
+                yield
+            finally:
+                lock.release()
+
+
+class _DamagedError(Exception):
+    """An object isn't what its name says."""
 
 
 def _entries(lines: Iterable[str]) -> Iterable[tuple[str, tuple[str, int]]]:

@@ -126,11 +126,21 @@ class Assignment:
 
 
 @attrs.frozen(kw_only=True)
+class Started:
+    """The beginning of a unit that a node has from an earlier time; ``prefix`` is the hash of these ``nbytes``."""
+
+    hash: str = attrs.field(validator=_HASH)
+    nbytes: int = attrs.field(validator=gt(0))
+    prefix: str = attrs.field(validator=_HASH)
+
+
+@attrs.frozen(kw_only=True)
 class Need:
-    """Node → coordinator: what its store lacks, and the ticket for its inbound edge."""
+    """Node → coordinator: what its store lacks and has only begun, and the ticket for its inbound edge."""
 
     run: int = _amount()
     hashes: tuple[str, ...] = attrs.field(validator=deep_iterable(_HASH))
+    started: tuple[Started, ...] = ()
     inbound_ticket: bytes
 
 
@@ -211,11 +221,15 @@ class Ping:
 
 @attrs.frozen(kw_only=True)
 class Pong:
-    """The answer. ``busy_since_s``: seconds that the stage has been at its step, ``None`` when it waits."""
+    """The answer. ``busy_since_s``: seconds that the stage has been at its step, ``None`` when it waits.
+
+    ``done_bytes``: how much of its weights the stage has checked before NEED, or loaded after it.
+    """
 
     number: int = _amount()
     finished_step: int = _amount()
     busy_since_s: float | None = attrs.field(default=None, validator=optional(ge(0)))
+    done_bytes: int = attrs.field(default=0, validator=ge(0))
 
 
 @attrs.frozen(kw_only=True)

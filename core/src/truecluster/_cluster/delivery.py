@@ -1,0 +1,98 @@
+"""The weights of one stage on their way to its node: what it has is checked, the rest pushed, all of it loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+import attrs
+
+from truecluster._weights.catalog import Catalog, Unit
+from truecluster._wire import messages as wire
+from truecluster.api import NodeError
+
+from .nodes import NodeSession
+from .push import Push
+from .remote import RemoteStage, Word
+from .report import Advance, Report
+
+LOOK_SECONDS = 0.5
+"""Between two looks at how far a node is; it says so with every heartbeat."""
+
+
+@attrs.frozen(kw_only=True)
+class Moved:
+    """Bytes of one stage's weights: from its node's store, and over the wire."""
+
+    node: str
+    stored: int
+    sent: int
+
+    @property
+    def total(self) -> int:
+        """Bytes of all its weights."""
+        return self.stored + self.sent
+
+
+@attrs.frozen(kw_only=True)
+class Delivery:
+    """`need`, `push`, `loaded`, in this order; each may take ``timeout`` seconds without an answer."""
+
+    remote: RemoteStage
+    units: Sequence[Unit]
+    catalog: Catalog
+    report: Report
+    timeout: float
+
+    @property
+    def node(self) -> str:
+        return self.remote.session.id
+
+    async def need(self) -> wire.Need:
+        """What the node lacks, once it was told its assignment."""
+        return await self._word("checking", wire.Need)
+
+    async def push(self, need: wire.Need, ticket: bytes) -> int:
+        """Send that, and that it was all; ``ticket`` opens the outbound edge. Returns how many bytes were sent."""
+        bulk = self.remote.session.bulk
+        assert bulk is not None
+        push = Push.of(need, bulk, self.catalog, self.units)
+        with self.report.task(f"sending weights to {self.node}", push.total) as advance:
+            sent = await push.send(lambda done: self._advance(advance, done))
+        with anyio.CancelScope(shield=True):
+            await bulk.send(wire.WeightsComplete(run=need.run, outbound_ticket=ticket))
+        return sent
+
+    async def loaded(self, sent: int) -> tuple[wire.LoadComplete, Moved]:
+        """The stage is ready. Raises `NodeError` where the node counts other bytes than were ``sent``."""
+        ready = await self._word("loading", wire.LoadComplete)
+        moved = Moved(node=self.node, stored=total_bytes(self.units) - sent, sent=sent)
+        if (ready.from_store_bytes, ready.received_bytes) != (moved.stored, moved.sent):
+            raise NodeError(f"node {self.node} says that it received {ready.received_bytes} bytes of {sent}")
+        return ready, moved
+
+    async def _word(self, doing: str, kind: type[Word]) -> Word:
+        """A word that may be long in coming; meanwhile the node says how far it is."""
+        with self.report.task(f"{doing} weights on {self.node}", total_bytes(self.units)) as advance:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_follow, self.remote.session, advance)
+                word = await self.remote.expect(kind, self.timeout)
+                tasks.cancel_scope.cancel()
+        return word
+
+    def _advance(self, advance: Advance, done: int) -> None:
+        """A node that gave up needs no more."""
+        if self.remote.fault is not None:
+            raise self.remote.fault
+        advance(done)
+
+
+async def _follow(session: NodeSession, advance: Advance) -> None:
+    while True:
+        await anyio.sleep(LOOK_SECONDS)
+        advance(session.done_bytes)
+
+
+def total_bytes(units: Sequence[Unit]) -> int:
+    """Of units, each once."""
+    return sum({unit.digest: unit.nbytes for unit in units}.values())
