@@ -6,7 +6,8 @@ A model file is hostile input: bounded parsing, nothing read outside the model's
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import attrs
@@ -74,12 +75,30 @@ class Checkpoint(ABC):
         self.close()
 
 
+Advance = Callable[[int], None]
+"""Takes how many bytes of a task are done so far."""
+
+
+@contextmanager
+def _unseen(name: str, total: int) -> Iterator[Advance]:
+    yield lambda done: None
+
+
 @attrs.frozen
 class OpenOptions:
-    """``say`` takes a line of progress for the user; ``cache_dir`` overrides where downloads are kept."""
+    """How to open, and whom to tell.
+
+    ``say`` takes a line for the user; ``task`` takes a name and a number of bytes to come, and shows the task as long
+    as its block lasts. ``check`` raises where nobody waits any more: call it a few times a second while that lasts
+    longer. ``cache_dir`` is where downloads are kept, instead of the source's own place. ``trust_remote_code`` allows
+    to fetch code of the model's author, for the tokenizer; nothing else may come of it.
+    """
 
     say: Callable[[str], None] = lambda line: None
     cache_dir: str | None = None
+    task: Callable[[str, int], AbstractContextManager[Advance]] = _unseen
+    check: Callable[[], None] = lambda: None
+    trust_remote_code: bool = False
 
 
 class CheckpointSource(ABC):

