@@ -110,22 +110,24 @@ class TinyModel:
         return cls(architecture, config, random_weights(architecture, config, seed))
 
     def stage(self, span: api.Span, *, pages: int = 16, sequences: int = 4, max_tokens: int = 64, **more: Any) -> Stage:
-        """A stage of the model, on the host."""
+        """A stage of the model, on the host or another ``device``, with any fields of `StageFacts` in ``more``."""
+        device = more.pop("device", HostDevice())
         slots = dict.fromkeys(s for part in span.parts() for s in self.architecture.slots(self.config, part))
+        edges = {
+            "inbound": api.DType.INT32 if span.embed else api.DType.FP32,
+            "outbound": api.DType.INT32 if span.head else api.DType.FP32,
+        }
         facts = StageFacts(
             span=span,
             architecture=self.architecture,
             config=self.config,
-            dtypes=FP32,
-            inbound=api.DType.INT32 if span.embed else api.DType.FP32,
-            outbound=api.DType.INT32 if span.head else api.DType.FP32,
             units=[Unit(slot=slot, format=self._format(slot.shape).id, digest=slot.key, nbytes=0) for slot in slots],
             pages=pages,
             sequences=sequences,
             max_tokens=max_tokens,
-            step_timeout=more.get("step_timeout", 5.0),
+            **{"dtypes": FP32, "step_timeout": 5.0, **edges, **more},
         )
-        return build_stage(facts, self.registry, HostDevice(), self._read, self.handles)
+        return build_stage(facts, self.registry, device, self._read, self.handles)
 
     def whole(self, **numbers: Any) -> Stage:
         """One stage of everything."""

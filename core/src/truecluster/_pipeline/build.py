@@ -10,8 +10,19 @@ import attrs
 
 from truecluster._registry import Registry
 from truecluster._weights.catalog import Unit
-from truecluster.api import Architecture, DeviceContext, DType, Dtypes, ModelConfig, Packed, Rotary, Span, Target
-from truecluster.nn import Lowering, RankedKernel, SequenceState, torch_dtype
+from truecluster.api import (
+    Architecture,
+    DeviceContext,
+    DType,
+    Dtypes,
+    ModelConfig,
+    OutOfMemory,
+    Packed,
+    Rotary,
+    Span,
+    Target,
+)
+from truecluster.nn import PAGE, Lowering, RankedKernel, SequenceState, torch_dtype
 
 from .stage import SampleTable, Stage, StageShape
 
@@ -39,21 +50,21 @@ class HandleCache:
     """What kernels made of units, kept across runs and shared by the stages of a process."""
 
     def __init__(self) -> None:
-        self._handles: dict[tuple[str, str, str, str], Any] = {}
+        self._handles: dict[tuple[str, str, Dtypes, str, str], Any] = {}
 
-    def get(self, kernel: RankedKernel, unit: Unit, device: str, make: Callable[[], Any]) -> Any:
-        """The handle, made if it isn't there."""
-        key = (kernel.name, device, unit.slot.key, unit.digest)
+    def get(self, kernel: RankedKernel, unit: Unit, target: Target, make: Callable[[], Any]) -> Any:
+        """The handle, made if it isn't there; one that was made for other dtypes or another device is another."""
+        key = (kernel.name, target.device.id, target.dtypes, unit.slot.key, unit.digest)
         if key not in self._handles:
             self._handles[key] = make()
         return self._handles[key]
 
     def __contains__(self, digest: object) -> bool:
-        return any(key[3] == digest for key in self._handles)
+        return any(key[-1] == digest for key in self._handles)
 
     def keep_only(self, digests: set[str]) -> None:
         """Let go of handles of other units."""
-        self._handles = {key: handle for key, handle in self._handles.items() if key[3] in digests}
+        self._handles = {key: handle for key, handle in self._handles.items() if key[-1] in digests}
 
 
 def build_stage(
@@ -64,7 +75,27 @@ def build_stage(
     handles: HandleCache,
     progress: Callable[[Unit], None] = lambda unit: None,
 ) -> Stage:
-    """Load and lower. ``read`` gives the packed bytes of a unit; ``progress`` is called after each one."""
+    """Load and lower. ``read`` gives the packed bytes of a unit; ``progress`` is called after each one.
+
+    Raises `OutOfMemory` with what the stage needs, and `CheckpointError` naming a weight that its dtype can't hold.
+    """
+    try:
+        with device.scope(), device.turn():
+            stage = _build(facts, registry, device, read, handles, progress)
+            device.synchronize()
+    except OutOfMemory as error:
+        raise OutOfMemory(f"{facts.span} needs {needs(facts)}, but {error}") from error
+    return stage
+
+
+def _build(
+    facts: StageFacts,
+    registry: Registry,
+    device: DeviceContext,
+    read: ReadUnit,
+    handles: HandleCache,
+    progress: Callable[[Unit], None],
+) -> Stage:
     units = {unit.slot.key: unit for unit in facts.units}
     formats = {key: registry.format(unit.format) for key, unit in units.items()}
     lowering = Lowering(Target(formats=formats, device=device, dtypes=facts.dtypes), available_kernels(registry))
@@ -75,10 +106,18 @@ def build_stage(
             unit = units[slot.key]
             for kernel in kernels:
                 make = partial(_prepare, kernel, unit, read, lowering.target)
-                prepared[kernel.name, slot.key] = handles.get(kernel, unit, device.id, make)
+                prepared[kernel.name, slot.key] = handles.get(kernel, unit, lowering.target, make)
             progress(unit)
     bound = [lowering.bind(part, prepared) for part in parts]
     return Stage(shape_of(facts), bound, sequence_state(facts, device), device, SampleTable(facts.step_timeout))
+
+
+def needs(facts: StageFacts) -> str:
+    """What a stage keeps in memory, for a reader."""
+    weights = sum({unit.digest: unit.nbytes for unit in facts.units}.values())
+    return (
+        f"{weights / 1e6:.1f} MB for weights, and state of {facts.pages * PAGE} tokens in {facts.dtypes.compute.value}"
+    )
 
 
 def _prepare(kernel: RankedKernel, unit: Unit, read: ReadUnit, target: Target) -> Any:

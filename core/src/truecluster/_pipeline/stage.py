@@ -116,7 +116,13 @@ class Stage:
         Raises `StateError` where the step contradicts the state or names a token that doesn't exist, `EdgeTimeout`
         where its sampling update is missing.
         """
-        self._apply(header)
+        with self.device.turn():
+            self._apply(header)
+            found = self._compute(header, payload)
+        return self._sample(found, header) if self._head is not None else found
+
+    def _compute(self, header: StepHeader, payload: torch.Tensor) -> torch.Tensor:
+        """Hidden rows in the dtype of the outbound edge, or logits in fp32, on the host."""
         x = self.device.upload(payload)
         if self._embed is None:
             x = x.to(torch_dtype(self.shape.residual))
@@ -130,9 +136,9 @@ class Stage:
                 x = block(x, batch, state)
         if self.shape.gives_picked and not self.shape.takes_picked:
             x = pick(x, header)
-        if self._head is not None:
-            return self._sample(x, header)
-        return self.device.download(x.to(torch_dtype(self.shape.outbound)))
+        if self._head is None:
+            return self.device.download(x.to(torch_dtype(self.shape.outbound)))
+        return self.device.download(self._head(x)) if x.shape[0] else x.new_empty(0, device="cpu")
 
     def _apply(self, header: StepHeader) -> None:
         for sequence in header.released:
@@ -143,11 +149,7 @@ class Stage:
         for sequence, page in header.pages:
             self.state.extend(sequence, page)
 
-    def _sample(self, hidden: torch.Tensor, header: StepHeader) -> torch.Tensor:
-        assert self._head is not None
-        if hidden.shape[0] == 0:
-            return torch.empty(0, dtype=torch.int32)
-        logits = self.device.download(self._head(hidden))
+    def _sample(self, logits: torch.Tensor, header: StepHeader) -> torch.Tensor:
         ids: list[int] = []
         for row in header.rows:
             if row.n_logits:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import attrs
@@ -42,6 +42,10 @@ class DeviceContext(ABC):
 
         Raises `OutOfMemory`, with the numbers there are, in place of what torch raises where memory runs out.
         """
+
+    def turn(self) -> AbstractContextManager[object]:
+        """Held by a thread while it computes: a lock of the process where a device stands one thread at a time."""
+        return nullcontext()
 
     @abstractmethod
     def upload(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """The descriptions that architectures compose.
 
 Shapes: n tokens of a step, flat over its sequences; ``hidden`` is ``[n, hidden]`` in the residual dtype, what a norm
-or a linear returns is in the compute dtype, logits are fp32.
+or a linear returns is in the compute dtype; a head's matrix works in fp32, and logits are fp32.
 """
 
 from __future__ import annotations

@@ -12,7 +12,18 @@ import attrs
 import torch
 from torch.nn import functional
 
-from truecluster.api import Description, Dtypes, Kernel, Packed, Slot, Target, WeightFormat
+from truecluster.api import (
+    CheckpointError,
+    Description,
+    DType,
+    Dtypes,
+    Kernel,
+    Packed,
+    Role,
+    Slot,
+    Target,
+    WeightFormat,
+)
 
 from .descriptions import Attend, Embedding, Linear, Norm
 from .dtypes import torch_dtype
@@ -20,6 +31,8 @@ from .state import PAGE, Batch, PagedState
 
 TILE_BYTES = 4 << 20
 """Of unpacked fp32 rows: a tile stays in a CPU's cache."""
+FP16_LIMIT = 65520.0
+"""The smallest magnitude that rounds to infinity."""
 
 
 @attrs.frozen(eq=False)
@@ -42,7 +55,10 @@ class ReferenceKernel(Kernel):
 
     def prepare(self, slot: Slot, packed: Packed, target: Target) -> Handle:
         data = target.device.upload(packed.data)
-        return Handle(target.formats[slot.key], attrs.evolve(packed, data=data))
+        handle = Handle(target.formats[slot.key], attrs.evolve(packed, data=data))
+        if target.dtypes.compute is DType.FP16 and slot.role is not Role.NORM:
+            refuse_overflow(slot, handle)
+        return handle
 
     def bind(self, description: Description, handles: Mapping[str, Any], target: Target) -> Callable[..., Any]:
         return BINDERS[type(description)](description, handles, target.dtypes)
@@ -51,17 +67,33 @@ class ReferenceKernel(Kernel):
         return format.wire_bytes(shape)
 
 
+def refuse_overflow(slot: Slot, handle: Handle) -> None:
+    """Raises `CheckpointError` naming the slot where it holds what fp16 can't."""
+    tiles = [handle.format.rows(handle.packed, rows).abs().amax() for rows in _tiles(handle.packed.shape)]
+    largest = float(torch.stack(tiles).max())
+    if not largest < FP16_LIMIT:
+        raise CheckpointError(
+            f"{slot.key} holds {largest:.6g}, and fp16 ends at 65504: compute with --dtype bf16 or --dtype fp32"
+        )
+
+
+def _tiles(shape: tuple[int, ...]) -> list[slice]:
+    """Slices over the rows of a matrix, or the one row that a vector is."""
+    rows, width = shape if len(shape) == 2 else (1, shape[0])
+    step = max(1, TILE_BYTES // (4 * width))
+    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+
 def bind_linear(linear: Linear, handles: Mapping[str, Handle], dtypes: Dtypes) -> Callable[..., torch.Tensor]:
     matrix = handles[linear.weight.key]
-    compute = torch_dtype(dtypes.compute)
+    compute = torch.float32 if linear.weight.role is Role.HEAD else torch_dtype(dtypes.compute)
     bias = handles[linear.bias.key].whole().to(compute) if linear.bias else None
-    out, width = linear.weight.shape
-    tile = max(1, TILE_BYTES // (4 * width))
+    out, tiles = linear.weight.shape[0], _tiles(linear.weight.shape)
 
     def run(x: torch.Tensor) -> torch.Tensor:
-        y = x.new_empty(x.shape[0], out, dtype=compute)
-        for start in range(0, out, tile):
-            rows = slice(start, min(start + tile, out))
+        x = x.to(compute)
+        y = x.new_empty(x.shape[0], out)
+        for rows in tiles:
             y[:, rows] = functional.linear(x, matrix.format.rows(matrix.packed, rows).to(compute))
         return y if bias is None else y + bias
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from truecluster.api import DeviceBackend, DeviceContext, DType, NodeError
+from truecluster.api import DeviceBackend, DeviceContext, DType, Dtypes, NodeError
 
 from ._given import given
 
@@ -111,6 +111,15 @@ class DeviceContract:
     def test_fp32_is_native_and_every_dtype_has_an_answer(self, device: DeviceContext) -> None:
         assert device.native(DType.FP32) is True
         assert {type(device.native(dtype)) for dtype in DType} == {bool}
+
+    def test_a_residual_holds_every_value_of_the_computation(self, device: DeviceContext) -> None:
+        for compute in (DType.FP32, DType.FP16, DType.BF16):
+            assert Dtypes(compute, device.residual(compute)).compute is compute
+
+    def test_a_turn_ends_and_can_be_taken_again(self, device: DeviceContext) -> None:
+        for _ in range(2):
+            with device.scope(), device.turn():
+                assert device.download(device.upload(torch.ones(1))).tolist() == [1.0]
 
     def test_synchronizing_an_idle_device_returns(self, device: DeviceContext) -> None:
         device.synchronize()

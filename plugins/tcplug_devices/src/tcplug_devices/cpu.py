@@ -25,7 +25,7 @@ class CpuContext(DeviceContext):
         return memory()
 
     def scope(self) -> AbstractContextManager[None]:
-        return computing(self._threads)
+        return computing(self, self._threads)
 
     def upload(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor

@@ -38,7 +38,7 @@ class CudaContext(DeviceContext):
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        with torch.cuda.device(self._device), torch.cuda.stream(self._stream), computing(self._threads):
+        with torch.cuda.device(self._device), torch.cuda.stream(self._stream), computing(self, self._threads):
             yield
 
     def upload(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import psutil  # type: ignore[import-untyped]
 import torch
 
-from truecluster.api import DeviceInfo, NodeError
+from truecluster.api import DeviceContext, DeviceInfo, NodeError, OutOfMemory
 
 from .cgroup import room
 
@@ -22,10 +22,11 @@ def memory() -> tuple[int, int]:
 
 
 @contextmanager
-def computing(threads: int | None) -> Iterator[None]:
+def computing(device: DeviceContext, threads: int | None) -> Iterator[None]:
     """Without gradients, on ``threads`` host threads (``None``: as they are); both are put back at the end.
 
     torch keeps the number once per process and once per calling thread: threads that begin later take it over too.
+    Raises `OutOfMemory` where ``device``, or the host, has no memory left.
     """
     before = torch.get_num_threads()
     if threads is not None:
@@ -33,9 +34,30 @@ def computing(threads: int | None) -> Iterator[None]:
     try:
         with torch.inference_mode():
             yield
+    except (MemoryError, RuntimeError) as error:
+        if not ran_out(error):
+            raise
+        raise OutOfMemory(explained(device, error)) from error
     finally:
         if threads is not None:
             torch.set_num_threads(before)
+
+
+def ran_out(error: Exception) -> bool:
+    """Whether an error says that memory ran out, in the words of CUDA, Metal, or the host's allocator."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return any(words in str(error) for words in ("out of memory", "ALLOC_FAILED", "DefaultCPUAllocator"))
+
+
+def explained(device: DeviceContext, error: Exception) -> str:
+    """How much there is, what was asked for, and what to do."""
+    sizes = ["unknown" if size is None else f"{size / 1e6:.1f} MB" for size in device.memory()]
+    words = " ".join(str(error).split())
+    return (
+        f"{device.id} ran out of memory: {sizes[1]} of {sizes[0]} are free ({words[:200] or type(error).__name__}); "
+        "choose a smaller --quant, a smaller --context, or let more nodes share the model"
+    )
 
 
 def find(id: str, kind: str, there: Sequence[DeviceInfo]) -> DeviceInfo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
@@ -12,6 +13,9 @@ from truecluster.api import DeviceBackend, DeviceContext, DeviceInfo, DType
 
 from .host import checked_threads, computing, find
 from .host import memory as host_memory
+
+TURN = threading.RLock()
+"""Of the one device that there is."""
 
 
 class MpsContext(DeviceContext):
@@ -26,7 +30,11 @@ class MpsContext(DeviceContext):
         return memory()
 
     def scope(self) -> AbstractContextManager[None]:
-        return computing(self._threads)
+        return computing(self, self._threads)
+
+    def turn(self) -> AbstractContextManager[object]:
+        """torch's own queue of Metal commands crashes the process when two threads fill it at once."""
+        return TURN
 
     def upload(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to("mps")
