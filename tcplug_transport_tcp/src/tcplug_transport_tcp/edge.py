@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 from collections.abc import Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from truecluster.api import Edge, EdgeBroken, EdgeClosed, EdgeEnded, EdgeTerms, Place, TransportError
@@ -22,8 +22,6 @@ from .memory import deliver, landing, on_host, view
 from .sockets import tune, widen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import torch
 
     from truecluster.api import DeviceContext
@@ -44,21 +42,21 @@ class TcpEdge(Edge):
         self._terms = terms
         self._device = device
         self._prefix = bytearray(_PREFIX.size)
-        self._using = threading.Lock()
+        self._use = _Use(self)
         self._closed = False
         self._end: TransportError | None = None
 
     def send(self, header: bytes, tensors: Sequence[torch.Tensor]) -> None:
-        with self._use():
-            if self._peer_left():
-                raise EdgeEnded(f"edge {self._terms.edge}: the consumer closed it")
+        with self._use:
             held = [on_host(tensor, self._device) for tensor in tensors]
             views = [view(tensor) for tensor in held]
-            prefix = _PREFIX.pack(len(header), sum(each.nbytes for each in views))
+            prefix = _PREFIX.pack(len(header), sum([each.nbytes for each in views]))
             self._send_all([memoryview(prefix + header), *views])
+            if self._peer_left():  # asked when the message is on its way, which it may not find anybody at the end of
+                raise EdgeEnded(f"edge {self._terms.edge}: the consumer closed it")
 
     def recv(self, place: Place) -> bytes:
-        with self._use():
+        with self._use:
             got = self._sock.recv_into(self._prefix)
             if not got:
                 raise EdgeEnded(f"edge {self._terms.edge}: the producer closed it")
@@ -79,7 +77,7 @@ class TcpEdge(Edge):
 
     def close(self) -> None:
         self.abort()  # what was sent still arrives: the end is queued behind it
-        with self._using:
+        with self._use.lock:
             self._sock.close()
 
     def _receive_payload(self, places: Sequence[torch.Tensor], payload: int, deadline: Deadline) -> None:
@@ -137,26 +135,19 @@ class TcpEdge(Edge):
     def _rule(self, what: str) -> EdgeBroken:
         return EdgeBroken(f"edge {self._terms.edge}: {what}")
 
-    @contextmanager
-    def _use(self) -> Iterator[None]:
-        """One call at a time; whatever interrupts one is the end of the edge, and wakes the peer."""
-        with self._using:
-            self._check()
-            try:
-                yield
-            except BaseException as error:
-                self._end = self._explain(error)
-                with suppress(OSError):
-                    self._sock.shutdown(socket.SHUT_RDWR)
-                if isinstance(error, OSError | TransportError):
-                    raise self._end from error
-                raise
-
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raises what ended the edge."""
         if self._closed:
             raise self._closed_here()
         if self._end is not None:
             raise self._end
+
+    def end(self, error: BaseException) -> TransportError:
+        """End the edge for ``error``, and wake the peer; returns what this and later calls raise."""
+        self._end = self._explain(error)
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        return self._end
 
     def _explain(self, error: BaseException) -> TransportError:
         if self._closed:
@@ -167,6 +158,31 @@ class TcpEdge(Edge):
 
     def _closed_here(self) -> EdgeClosed:
         return EdgeClosed(f"edge {self._terms.edge}: this side closed it")
+
+
+class _Use:
+    """One call at a time; whatever interrupts one is the end of the edge. (A generator would cost a hop 10 µs.)"""
+
+    def __init__(self, edge: TcpEdge) -> None:
+        self.lock = threading.Lock()
+        self._edge = edge
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+        try:
+            self._edge.check()
+        except TransportError:
+            self.lock.release()
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            if error is not None:
+                end = self._edge.end(error)
+                if isinstance(error, OSError | TransportError):
+                    raise end from error
+        finally:
+            self.lock.release()
 
 
 def _after(parts: list[memoryview], sent: int) -> list[memoryview]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import attrs
 import torch
 
-from truecluster._wire.steps import Kind, StepHeader, StepLimits, decode, encode
+from truecluster._wire.steps import Kind, StepHeader, StepLimits, decode
 from truecluster.api import Edge, EdgeBroken, EdgeClosed, EdgeEnded, NodeError, TrueClusterError
 
 from .machines import STAGE, Machine, StageState
@@ -87,13 +87,13 @@ class StageRunner:
             self._end(error)
 
     def _step(self) -> None:
-        self._inbound.recv(self._place)
+        data = self._inbound.recv(self._place)
         header = self._header
         assert header is not None
         self.machine.try_to(StageState.EXECUTING)
         self.progress.busy_since = time.monotonic()
         result = self.stage.execute(header, self._buffer[: header.count])
-        self._outbound.send(encode(answer(self.stage.shape, header, result)), [result])
+        self._outbound.send(answer(self.stage.shape, header, data, result), [result])
         self.progress.busy_since = None
         self.progress.finished_steps = header.step + 1
         self.machine.try_to(StageState.READY)

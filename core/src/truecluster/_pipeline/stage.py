@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import torch
 
-from truecluster._wire.steps import Kind, StepHeader
+from truecluster._wire.steps import Kind, StepHeader, relabel
 from truecluster.api import DeviceContext, DType, EdgeTimeout, Span, StateError
 from truecluster.nn import Row, SequenceState, torch_dtype
 
@@ -179,12 +179,12 @@ def pick(hidden: torch.Tensor, header: StepHeader) -> torch.Tensor:
     return hidden[torch.tensor(index, dtype=torch.long, device=hidden.device)]
 
 
-def answer(shape: StageShape, header: StepHeader, result: torch.Tensor) -> StepHeader:
-    """The header under which a stage sends ``result`` on."""
+def answer(shape: StageShape, header: StepHeader, data: bytes, result: torch.Tensor) -> bytes:
+    """The header under which a stage sends on what it made of a step that came as ``header``, ``data`` in bytes."""
     if shape.gives_tokens:
-        return StepHeader(kind=Kind.TOKEN, run=header.run, step=header.step, count=len(result), rows=header.rows)
+        return relabel(data, kind=Kind.TOKEN, count=len(result))
     kind = Kind.HIDDEN_STATE if shape.gives_picked else header.kind
-    return attrs.evolve(header, kind=kind, count=len(result), width=shape.hidden, dtype=shape.outbound)
+    return relabel(data, kind=kind, count=len(result), width=shape.hidden, dtype=shape.outbound)
 
 
 def payload_dtype(shape: StageShape) -> torch.dtype:

@@ -54,7 +54,7 @@ class Page(NamedTuple):
     page: int
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class StepHeader:
     """One step of a run; ``step`` grows by one.
 
@@ -125,6 +125,13 @@ def encode(header: StepHeader) -> bytes:
     return fixed + struct.pack(f"<{len(numbers)}i", *numbers)
 
 
+def relabel(data: bytes, *, kind: Kind, count: int, width: int = 0, dtype: DType = DType.INT32) -> bytes:
+    """The header ``data``, which was decoded, for another payload; its tables go on as they are."""
+    _, _, flags, _, run, step, _, *lengths = _FIXED.unpack_from(data)
+    fixed = _FIXED.pack(kind, _DTYPE_CODES[dtype], flags, width, run, step, count, *lengths)
+    return fixed + data[_FIXED.size :]
+
+
 def decode(data: bytes, limits: StepLimits = DEFAULT_LIMITS) -> StepHeader:
     """The header that ``data`` is, exactly. Raises `EdgeBroken` saying which rule it breaks."""
     if len(data) < _FIXED.size:
@@ -134,20 +141,8 @@ def decode(data: bytes, limits: StepLimits = DEFAULT_LIMITS) -> StepHeader:
         raise EdgeBroken(f"a step header of unknown kind {kind}, dtype {dtype} or flags {flags}")
     _within("payload rows", count, limits.tokens)
     _within("width", width, limits.width)
-    rows, opened, pages, released = _tables(data, lengths, limits)
-    header = StepHeader(
-        kind=_KINDS[kind],
-        run=run,
-        step=step,
-        count=count,
-        width=width,
-        dtype=_DTYPES[dtype],
-        logprobs=flags == 1,
-        rows=rows,
-        opened=opened,
-        pages=pages,
-        released=released,
-    )
+    tables = _tables(data, lengths, limits)
+    header = StepHeader(_KINDS[kind], run, step, count, width, _DTYPES[dtype], flags == 1, *tables)
     _check_payload(header)
     _check_rows(header)
     return header

@@ -45,8 +45,9 @@ def tables(
     frequencies: torch.Tensor, positions: torch.Tensor, factor: float = 1.0
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Cosine and sine times the attention ``factor``, each ``[n, dim / 2]`` fp32, for ``positions [n]``."""
-    angles = positions.to(torch.float32)[:, None] * frequencies
-    return angles.cos() * factor, angles.sin() * factor
+    angles = torch.outer(positions, frequencies)
+    cos, sin = angles.cos(), angles.sin()
+    return (cos, sin) if factor == 1 else (cos * factor, sin * factor)
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

@@ -6,6 +6,7 @@ every stage uses its own physical page of the same id.
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
@@ -33,6 +34,11 @@ class Batch:
     pages: torch.Tensor
     positions: torch.Tensor
     tables: Mapping[Rotary, tuple[torch.Tensor, torch.Tensor]]
+
+
+def int32(numbers: list[int]) -> torch.Tensor:
+    """``[len(numbers)]`` on the host, in half the time that `torch.tensor` takes."""
+    return torch.frombuffer(array("i", numbers), dtype=torch.int32) if numbers else torch.empty(0, dtype=torch.int32)
 
 
 @attrs.frozen
@@ -69,8 +75,8 @@ class RecurrentState:
     def clear(self, slot: int) -> None:
         """Start a sequence."""
         self._saved[slot] = OrderedDict()
-        for array in self.arrays.values():
-            array[slot].zero_()
+        for held in self.arrays.values():
+            held[slot].zero_()
 
     def can_return(self, slot: int, position: int) -> bool:
         """Whether `restore` would find the snapshot."""
@@ -160,17 +166,20 @@ class SequenceState:
     def begin(self, rows: Sequence[Row]) -> Batch:
         """Check a step, truncate where a row starts below its sequence's length, and lay out the batch."""
         entries = [self._place(row) for row in rows]
-        first, table = 0, []
-        for row, entry in zip(rows, entries, strict=True):
-            table.append((first, row.tokens, row.position, entry.slot))
-            first += row.tokens
         width = max((len(entry.pages) for entry in entries), default=0)
-        pages = [entry.pages + [-1] * (width - len(entry.pages)) for entry in entries]
-        positions = [row.position + i for row in rows for i in range(row.tokens)]
-        on_device = torch.tensor(positions, dtype=torch.int32).to(self._device)
+        first = 0
+        table: list[int] = []
+        pages: list[int] = []
+        positions: list[int] = []
+        for row, entry in zip(rows, entries, strict=True):
+            table += (first, row.tokens, row.position, entry.slot)
+            pages += entry.pages + [-1] * (width - len(entry.pages))
+            positions += range(row.position, row.position + row.tokens)
+            first += row.tokens
+        on_device = int32(positions).to(self._device)
         return Batch(
-            rows=torch.tensor(table, dtype=torch.int32).view(-1, 4),
-            pages=torch.tensor(pages, dtype=torch.int32).view(len(rows), width),
+            rows=int32(table).view(-1, 4),
+            pages=int32(pages).view(len(rows), width),
             positions=on_device,
             tables={
                 rotary: tables(frequencies, on_device, factor)
