@@ -33,6 +33,7 @@ def check(made: Cluster, cases: Sequence[Golden]) -> None:
         Layout(nodes=3, transport="memory", head="coordinator"),
         Layout(nodes=2, transport="tcp", head="coordinator"),
         Layout(nodes=2, transport="tcp", head="last-stage"),
+        Layout(nodes=3, transport="tcp", node_options=("--edge-host", "none")),
     ],
     ids=str,
 )

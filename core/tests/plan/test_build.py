@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truecluster._plan import EdgeKind, build_plan
+from truecluster._plan import EdgeKind, Route, build_plan
 from truecluster.api import COORDINATOR, DType, Dtypes, Placement, Span
 
 FP32, FP16, BF16 = (Dtypes(dtype, dtype) for dtype in (DType.FP32, DType.FP16, DType.BF16))
@@ -40,7 +40,7 @@ def test_a_run_with_both_ends_at_the_coordinator():
         ("7.3", EdgeKind.ACTIVATION, 2, 3),
         ("7.4", EdgeKind.TOKEN_OUT, 3, None),
     ]
-    assert {(e.transport, e.route) for e in plan.edges} == {("tcp", "direct")}
+    assert {(e.transport, e.route.value) for e in plan.edges} == {("tcp", "direct")}
     assert [(s.inbound, s.outbound) for s in plan.stages] == [
         ("7.0", "7.1"),
         ("7.1", "7.2"),
@@ -56,6 +56,21 @@ def test_a_run_with_both_ends_at_the_coordinator():
     assert plan.nodes == (COORDINATOR, "a", "b")
     assert plan.depth == 5
     assert plan.edge("7.2").consumer == 2
+
+
+def test_edges_between_hosts_take_the_route_that_is_known_for_them():
+    known = {
+        (COORDINATOR, "a"): Route.REVERSED,
+        ("a", "b"): Route.RELAYED,
+        ("b", COORDINATOR): Route.DIRECT,
+    }
+    plan = build_plan(PLACEMENTS, run=7, model="toy", transport="tcp", dtypes=DTYPES, route=lambda *hosts: known[hosts])
+    assert [e.route.value for e in plan.edges] == ["direct", "reversed", "relayed", "direct", "direct"]
+    assert [(e.dials("producer"), e.dials("consumer")) for e in plan.edges[1:4]] == [
+        (False, True),
+        (True, True),
+        (True, False),
+    ]
 
 
 @given(st.integers(1, 20), st.integers(0, 1000))

@@ -32,7 +32,7 @@ EXAMPLES: list[Message] = [
         compat={"format/int4": "0.1.0"},
         pid=12,
     ),
-    messages.HelloAck(session=1, coordinator_version="0.1.0", heartbeat_s=2.0, bulk_ticket=b"\x00\xff"),
+    messages.HelloAck(node_id="n1-2", session=1, coordinator_version="0.1.0", heartbeat_s=2.0, bulk_ticket=b"\x00\xff"),
     messages.Assignment(
         run=1,
         model_name="m",
@@ -49,10 +49,13 @@ EXAMPLES: list[Message] = [
         edge_transport="tcp",
         inbound_edge="1/0",
         outbound_edge="1/1",
+        dials=("1/1",),
         inbound_dtype=DType.INT32,
         outbound_dtype=DType.BF16,
         device="cpu",
+        ready_timeout_s=600.0,
         step_timeout_s=60.0,
+        stop_timeout_s=10.0,
         max_step_tokens=512,
     ),
     messages.Need(run=1, hashes=(HASH,), inbound_ticket=b"t"),
@@ -85,7 +88,8 @@ def test_the_set_of_messages_is_closed_and_every_one_has_an_example() -> None:
 
 
 def test_the_envelope_has_the_keys_of_the_specification() -> None:
-    assert msgpack.unpackb(encode(messages.Ping(number=3), 1)) == {"type": "PING", "seq": 1, "payload": {"number": 3}}
+    envelope = msgpack.unpackb(encode(messages.StageStopped(run=3), 1))
+    assert envelope == {"type": "STAGE_STOPPED", "seq": 1, "payload": {"run": 3}}
 
 
 def _ping(**changes: Any) -> dict[str, Any]:

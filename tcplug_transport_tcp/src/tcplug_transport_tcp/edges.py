@@ -62,11 +62,11 @@ class TcpEdges(EdgeTransport):
         if offer is not None:
             offer.withdraw()
 
-    def relay(self, terms: EdgeTerms) -> TcpRelay:
-        producer, consumer = self._offer(terms, "consumer"), self._offer(terms, "producer")
-        relay = TcpRelay(terms, producer, consumer, self._await, self.withdraw)
+    def relay(self, producer: EdgeTerms, consumer: EdgeTerms) -> TcpRelay:
+        tickets = self._offer(producer, "consumer"), self._offer(consumer, "producer")
+        relay = TcpRelay(producer, *tickets, self._await, self.withdraw)
         with self._lock:
-            self._check(terms)
+            self._check(producer)
             self._relays.add(relay)
         return relay
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from typing import Any
 
 from truecluster.api import AddressError
 
@@ -25,23 +26,36 @@ def shown(host: str, port: int) -> str:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket, on the first address that ``host`` stands for. Raises `AddressError`."""
+    """A listening socket, on the first address of ``host`` that can be listened on. Raises `AddressError`.
+
+    ``::`` takes IPv4 too.
+    """
     check_port(host, port)
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise AddressError(unknown_host(host, port, error)) from error
-    sock = socket.socket(family, kind, protocol)
+    failure: OSError | None = None
+    for family, kind, protocol, _, address in found:
+        try:
+            return _listen(socket.socket(family, kind, protocol), address)
+        except OSError as error:
+            failure = failure or error
+    assert failure is not None
+    remedy = _BIND_REMEDIES.get(failure.errno or 0, "choose another address or port")
+    raise AddressError(f"can't listen on {shown(host, port)}: {failure.strerror}; {remedy}") from failure
+
+
+def _listen(sock: socket.socket, address: Any) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sock.family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address[0] != "::")
         sock.bind(address)
         sock.listen(_BACKLOG)
-    except OSError as error:
+    except BaseException:
         sock.close()
-        remedy = _BIND_REMEDIES.get(error.errno or 0, "choose another address or port")
-        raise AddressError(f"can't listen on {shown(host, port)}: {error.strerror}; {remedy}") from error
+        raise
     return sock
 
 
@@ -78,6 +92,6 @@ def widen(sock: socket.socket) -> None:
 
 
 def local_address(sock: socket.socket) -> Address:
-    """Host and port that a socket is bound to."""
+    """Host and port that a socket is bound to. An IPv4 address that came over an IPv6 socket is shown as what it is."""
     host, port = sock.getsockname()[:2]
-    return host, port
+    return str(host).removeprefix("::ffff:") if "." in host else host, port

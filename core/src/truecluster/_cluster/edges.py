@@ -1,26 +1,42 @@
-"""The coordinator's ends of a run's edges: to its own stages, and to the nodes' beside them."""
+"""The coordinator's part in a run's edges: its ends of them, the tickets of all, and the relays between nodes."""
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
 
 import anyio
 from anyio.to_thread import run_sync
 
 from truecluster._node.transports import Transports
 from truecluster._pipeline.local import local_edge
-from truecluster._plan import EdgePlan, RunPlan, StagePlan
-from truecluster.api import COORDINATOR, DeviceContext, Edge, EdgeTerms
+from truecluster._plan import EdgePlan, Route, RunPlan, StagePlan
+from truecluster._wire.messages import Need
+from truecluster.api import (
+    COORDINATOR,
+    DeviceContext,
+    Edge,
+    EdgeBroken,
+    EdgeClosed,
+    EdgeRole,
+    EdgeTerms,
+    EdgeTransport,
+    Relay,
+    TransportError,
+)
 
-Role = Literal["producer", "consumer"]
+from .routes import EdgeUnreachable
+
+LOG = logging.getLogger(__name__)
+RELAY_JOIN_S = 10.0
 
 
 class OwnEdges:
-    """``terms`` makes what a transport needs for an edge whose other end is the node that hosts the given stage.
+    """``terms`` makes what a transport needs to be dialled by, or to dial, the node that hosts the given stage.
 
-    `offer` first; then every ticket of another consumer goes into `tickets`; then `open`.
+    `offer` first; then what nodes offer goes to `heard`; then `open` and, for each node, `tickets_for`.
     """
 
     def __init__(
@@ -30,13 +46,15 @@ class OwnEdges:
         device: DeviceContext,
         terms: Callable[[EdgePlan, int], EdgeTerms],
     ) -> None:
-        self.tickets: dict[str, bytes] = {}
         self._plan = plan
         self._transports = transports
         self._device = device
         self._terms = terms
-        self._ends: dict[tuple[str, Role], Edge] = {}
-        self._remote: list[tuple[EdgePlan, Role, int]] = []
+        self._tickets: dict[tuple[str, EdgeRole], bytes] = {}
+        self._offered: list[tuple[EdgeTransport, bytes]] = []
+        self._ends: dict[tuple[str, EdgeRole], Edge] = {}
+        self._remote: list[tuple[EdgePlan, EdgeRole, int]] = []
+        self._relays: list[tuple[Relay, threading.Thread]] = []
         for edge in plan.edges:
             self._sort(edge)
 
@@ -51,26 +69,70 @@ class OwnEdges:
     def _is_own(self, stage: int) -> bool:
         return self._plan.stages[stage].node == COORDINATOR
 
+    def dialled_by(self, stage: StagePlan) -> tuple[str, ...]:
+        """Which of its edges a node's stage dials."""
+        ends: list[tuple[str, EdgeRole]] = [(stage.inbound, "consumer"), (stage.outbound, "producer")]
+        return tuple(edge for edge, role in ends if self._plan.edge(edge).dials(role))
+
     def offer(self) -> None:
-        """Be ready for the producers that are on nodes."""
+        """Be ready for every node that dials here."""
         for edge, role, far in self._remote:
-            if role == "consumer":
-                self.tickets[edge.id] = self._transports.edges(edge.transport).offer(self._terms(edge, far))
+            if not edge.dials(role):
+                transport = self._transports.edges(edge.transport)
+                ticket = transport.offer(self._terms(edge, far), role)
+                self._offered.append((transport, ticket))
+                self._tickets[edge.id, _other(role)] = ticket
+        for edge in self._plan.edges:
+            if edge.route is Route.RELAYED:
+                self._relay(edge)
+
+    def _relay(self, edge: EdgePlan) -> None:
+        assert edge.producer is not None
+        assert edge.consumer is not None
+        relay = self._transports.edges(edge.transport).relay(
+            self._terms(edge, edge.producer), self._terms(edge, edge.consumer)
+        )
+        self._tickets[edge.id, "producer"] = relay.producer_ticket
+        self._tickets[edge.id, "consumer"] = relay.consumer_ticket
+        thread = threading.Thread(target=_run_relay, args=(relay,), name=f"relay {edge.id}", daemon=True)
+        self._relays.append((relay, thread))
+        thread.start()
+
+    def heard(self, stage: StagePlan, need: Need) -> None:
+        """Take what a node offers. Raises `EdgeBroken` where it should have offered more."""
+        ends: list[tuple[str, EdgeRole, bytes]] = [
+            (stage.inbound, "consumer", need.inbound_ticket),
+            (stage.outbound, "producer", need.outbound_ticket),
+        ]
+        for edge, role, ticket in ends:
+            if bool(ticket) is self._plan.edge(edge).dials(role):
+                raise EdgeBroken(f"node {stage.node} has {'offered' if ticket else 'not offered'} edge {edge}")
+            if ticket:
+                self._tickets[edge, _other(role)] = ticket
+
+    def tickets_for(self, stage: StagePlan) -> tuple[bytes, bytes]:
+        """What a node needs to dial its inbound and its outbound edge, empty where it doesn't dial."""
+        return self._tickets.get((stage.inbound, "consumer"), b""), self._tickets.get((stage.outbound, "producer"), b"")
 
     async def open(self) -> None:
-        """Open every end that is here, all at once."""
+        """Open every end that is here, all at once. Raises `EdgeUnreachable` for a node that can't be dialled."""
         async with anyio.create_task_group() as tasks:
             for edge, role, far in self._remote:
                 tasks.start_soon(self._open, edge, role, far)
 
-    async def _open(self, edge: EdgePlan, role: Role, far: int) -> None:
-        transport = self._transports.edges(edge.transport)
-        opening = partial(transport.open, self._terms(edge, far), self.tickets[edge.id], role, self._device)
+    async def _open(self, edge: EdgePlan, role: EdgeRole, far: int) -> None:
+        transport, dials = self._transports.edges(edge.transport), edge.dials(role)
+        ticket = self._tickets[edge.id, role if dials else _other(role)]
+        opening = partial(transport.open, self._terms(edge, far), ticket, role, self._device)
         try:
             self._ends[edge.id, role] = await run_sync(opening, abandon_on_cancel=True)
         except anyio.get_cancelled_exc_class():
             self._transports.discard(edge.transport)
             raise
+        except TransportError as error:
+            if not dials or isinstance(error, EdgeClosed):
+                raise
+            raise EdgeUnreachable(edge.id, f"node {self._plan.stages[far].node} can't be dialled: {error}") from error
 
     def of_stage(self, stage: StagePlan) -> tuple[Edge, Edge]:
         """The inbound and the outbound end of a stage of the coordinator."""
@@ -81,6 +143,23 @@ class OwnEdges:
         return self._ends[self._plan.edges[0].id, "producer"], self._ends[self._plan.edges[-1].id, "consumer"]
 
     def close(self) -> None:
-        """End every edge."""
+        """End every edge and relay, and let nobody else in. Returns when the relays' threads are gone."""
         for end in self._ends.values():
             end.close()
+        for transport, ticket in self._offered:
+            transport.withdraw(ticket)
+        for relay, _ in self._relays:
+            relay.close()
+        for _, thread in self._relays:
+            thread.join(RELAY_JOIN_S)
+
+
+def _other(role: EdgeRole) -> EdgeRole:
+    return "producer" if role == "consumer" else "consumer"
+
+
+def _run_relay(relay: Relay) -> None:
+    try:
+        relay.run()
+    except TransportError as error:
+        LOG.debug("a relay ended: %s", error)  # both of its ends say more

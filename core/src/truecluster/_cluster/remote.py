@@ -12,6 +12,7 @@ from truecluster._wire import messages as wire
 from truecluster.api import EdgeBroken, NodeError, TransportError, TrueClusterError
 
 from .nodes import NodeSession
+from .routes import EdgeUnreachable
 
 Word = TypeVar("Word", wire.Need, wire.LoadComplete, wire.StageStopped)
 
@@ -50,12 +51,15 @@ class RemoteStage:
         if getattr(message, "run", None) != self._run:
             return  # of an earlier run
         if isinstance(message, wire.StageFault):
+            self.session.failures += message.reason is wire.FaultReason.LOAD_FAILED
             self._failed(self._error(message))
         self._words[type(message)] = message
         self._wake()
 
     def _error(self, fault: wire.StageFault) -> TrueClusterError:
         text = f"node {self.session.id}: {fault.message}"
+        if fault.reason is wire.FaultReason.EDGE_UNREACHABLE:
+            return EdgeUnreachable(fault.edge, text)
         return EdgeBroken(text) if fault.reason is wire.FaultReason.EDGE_LOST else NodeError(text)
 
     def _failed(self, error: TrueClusterError) -> None:

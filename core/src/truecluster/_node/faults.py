@@ -5,6 +5,8 @@ from __future__ import annotations
 from truecluster._wire.messages import FaultReason, StageFault
 from truecluster.api import EdgeTimeout, StateError, TransportError
 
+from .ends import Unreachable
+
 REASONS = (
     (StateError, FaultReason.SEQUENCE_VIOLATION),
     (EdgeTimeout, FaultReason.TIMEOUT),
@@ -20,4 +22,6 @@ def stage_fault(run: int, error: BaseException) -> StageFault:
 
 def load_fault(run: int, error: BaseException) -> StageFault:
     """A fault while a stage was made ready."""
+    if isinstance(error, Unreachable):
+        return StageFault(run=run, reason=FaultReason.EDGE_UNREACHABLE, message=str(error), edge=error.edge)
     return StageFault(run=run, reason=FaultReason.LOAD_FAILED, message=str(error) or type(error).__name__)

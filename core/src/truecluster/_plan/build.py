@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
-from truecluster.api import DType, Dtypes, Placement
+from truecluster.api import COORDINATOR, DType, Dtypes, Placement
 
-from .model import EdgeKind, EdgePlan, RunPlan, StagePlan
+from .model import EdgeKind, EdgePlan, Route, RunPlan, StagePlan
 
 
 def build_plan(
@@ -18,13 +18,16 @@ def build_plan(
     transport: str,
     dtypes: Mapping[str, Dtypes],
     threads: Mapping[str, int | None] | None = None,
+    route: Callable[[str, str], Route] = lambda producer, consumer: Route.DIRECT,
 ) -> RunPlan:
-    """Lay edges around the stages: engine → 0 → … → last → engine. ``dtypes`` and ``threads`` are by node id.
+    """Lay edges around the stages: engine → 0 → … → last → engine. ``dtypes`` and ``threads`` are by node id,
+    ``route`` takes those of the two nodes of an edge that lie apart.
 
     The placements have passed `validate`.
     """
     count = len(placements)
     ends = [None, *range(count), None]
+    hosts = [COORDINATOR, *(placement.node for placement in placements), COORDINATOR]
     edges = tuple(
         EdgePlan(
             id=f"{run}.{i}",
@@ -32,6 +35,7 @@ def build_plan(
             producer=producer,
             consumer=consumer,
             transport=transport,
+            route=Route.DIRECT if hosts[i] == hosts[i + 1] else route(hosts[i], hosts[i + 1]),
             dtype=_carried(dtypes, placements[max(i - 1, 0) : i + 1], _kind(i, count)),
         )
         for i, (producer, consumer) in enumerate(pairwise(ends))

@@ -6,7 +6,7 @@ from enum import Enum
 
 import attrs
 
-from truecluster.api import DType, Dtypes, Span
+from truecluster.api import DType, Dtypes, EdgeRole, Span
 
 
 class EdgeKind(str, Enum):
@@ -15,6 +15,14 @@ class EdgeKind(str, Enum):
     TOKEN_IN = "token-in"
     ACTIVATION = "activation"
     TOKEN_OUT = "token-out"
+
+
+class Route(str, Enum):
+    """How an edge is opened: by its producer, by its consumer, or by both, at the coordinator in between."""
+
+    DIRECT = "direct"
+    REVERSED = "reversed"
+    RELAYED = "relayed"
 
 
 @attrs.frozen(kw_only=True)
@@ -37,7 +45,7 @@ class EdgePlan:
 
     ``dtype`` is int32 for tokens; hidden rows travel in the wider residual of the two stages, which changes no bits
     between stages of one kind.
-    ``id`` is unique among all runs of a coordinator. ``route`` is ``direct``: the producer dials the consumer.
+    ``id`` is unique among all runs of a coordinator.
     """
 
     id: str
@@ -46,7 +54,11 @@ class EdgePlan:
     consumer: int | None
     transport: str
     dtype: DType
-    route: str = "direct"
+    route: Route = Route.DIRECT
+
+    def dials(self, role: EdgeRole) -> bool:
+        """Whether that end dials; one that doesn't is dialled."""
+        return self.route is Route.RELAYED or (self.route is Route.DIRECT) is (role == "producer")
 
 
 @attrs.frozen(kw_only=True)

@@ -6,6 +6,7 @@ message means is its receiver's to check.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, ClassVar
@@ -37,6 +38,7 @@ class FaultReason(str, Enum):
     INFERENCE_ERROR = "INFERENCE_ERROR"
     SEQUENCE_VIOLATION = "SEQUENCE_VIOLATION"
     EDGE_LOST = "EDGE_LOST"
+    EDGE_UNREACHABLE = "EDGE_UNREACHABLE"
     TIMEOUT = "TIMEOUT"
 
 
@@ -53,7 +55,9 @@ class StopReason(str, Enum):
 class Hello:
     """Node → coordinator, first. ``compat`` holds, per ``kind/name``, the version of what the node would execute.
 
-    ``dtypes`` are what its selected device does at its own speed, fp32 first.
+    ``dtypes`` are what its selected device does at its own speed, fp32 first. ``instance`` is random and stays with a
+    process: with it, a connection takes the place of an earlier one of the same node. ``node_id`` is only a wish where
+    ``any_id`` says so. ``edge_host`` is where neighbours can dial it, ``None`` where they can't.
     """
 
     node_id: str = attrs.field(validator=matches_re(r"[\x21-\x7e]{1,255}"))
@@ -69,12 +73,17 @@ class Hello:
     edge_host: str | None = None
     compat: Mapping[str, str] = attrs.field(factory=dict)
     pid: int = _amount()
+    instance: bytes = attrs.field(factory=lambda: secrets.token_bytes(16))
+    any_id: bool = False
 
 
 @attrs.frozen(kw_only=True)
 class HelloAck:
-    """The node is in. ``session`` fences off its earlier connections; ``bulk_ticket`` lets its bulk connection in."""
+    """The node is in, as ``node_id``. ``session`` fences off its earlier connections; ``bulk_ticket`` lets its bulk
+    connection in.
+    """
 
+    node_id: str
     session: int = _amount()
     coordinator_version: str
     heartbeat_s: float = attrs.field(validator=gt(0))
@@ -98,8 +107,8 @@ class Assignment:
     """Coordinator → node: host this stage of this run (ProvisionStage).
 
     ``config`` is the model's ``config.json`` as resolved; ``pages`` and ``sequences`` size the state; the edges are
-    named, and opened with tickets of later messages. Hidden rows come and go in the dtypes of the edges, tokens in
-    int32.
+    named, and opened with tickets of later messages: the node dials those in ``dials`` and offers the others. Hidden
+    rows come and go in the dtypes of the edges, tokens in int32.
     """
 
     run: int = _amount()
@@ -118,10 +127,13 @@ class Assignment:
     edge_transport: str
     inbound_edge: str
     outbound_edge: str
+    dials: tuple[str, ...]
     inbound_dtype: DType
     outbound_dtype: DType
     device: str
+    ready_timeout_s: float = attrs.field(validator=gt(0))
     step_timeout_s: float = attrs.field(validator=gt(0))
+    stop_timeout_s: float = attrs.field(validator=gt(0))
     max_step_tokens: int = attrs.field(validator=gt(0))
 
 
@@ -136,12 +148,13 @@ class Started:
 
 @attrs.frozen(kw_only=True)
 class Need:
-    """Node → coordinator: what its store lacks and has only begun, and the ticket for its inbound edge."""
+    """Node → coordinator: what its store lacks and has only begun, and the tickets of the edges that it offers."""
 
     run: int = _amount()
     hashes: tuple[str, ...] = attrs.field(validator=deep_iterable(_HASH))
     started: tuple[Started, ...] = ()
-    inbound_ticket: bytes
+    inbound_ticket: bytes = b""
+    outbound_ticket: bytes = b""
 
 
 @attrs.frozen(kw_only=True)
@@ -158,10 +171,11 @@ class WeightChunk:
 
 @attrs.frozen(kw_only=True)
 class WeightsComplete:
-    """Coordinator → node: everything needed was sent; the ticket opens the outbound edge."""
+    """Coordinator → node: everything needed was sent; the tickets open the edges that the node dials."""
 
     run: int = _amount()
-    outbound_ticket: bytes
+    inbound_ticket: bytes = b""
+    outbound_ticket: bytes = b""
 
 
 @attrs.frozen(kw_only=True)
@@ -177,11 +191,12 @@ class LoadComplete:
 
 @attrs.frozen(kw_only=True)
 class StageFault:
-    """Node → coordinator: the stage failed; ``message`` is for the user."""
+    """Node → coordinator: the stage failed; ``message`` is for the user, ``edge`` the one that can't be dialled."""
 
     run: int = _amount()
     reason: FaultReason
     message: str
+    edge: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -214,14 +229,15 @@ class Sample:
 
 @attrs.frozen(kw_only=True)
 class Ping:
-    """Either side: are you there?"""
+    """Coordinator → node: are you there? ``spare`` says that the run at work does without the node."""
 
     number: int = _amount()
+    spare: bool = False
 
 
 @attrs.frozen(kw_only=True)
 class Pong:
-    """The answer. ``busy_since_s``: seconds that the stage has been at its step, ``None`` when it waits.
+    """The answer. ``busy_since_s``: seconds that the stage has been loading or at its step, ``None`` when it waits.
 
     ``done_bytes``: how much of its weights the stage has checked before NEED, or loaded after it.
     """

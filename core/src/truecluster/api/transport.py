@@ -148,9 +148,12 @@ class EdgeTransport(ABC):
         From any thread.
         """
 
-    def relay(self, terms: EdgeTerms) -> Relay:
-        """Be ready for both ends of an edge. Raises `PluginError` where the spec doesn't say ``relays``."""
-        raise PluginError(f"edge {terms.edge}: this transport relays no edges; choose another with --transport")
+    def relay(self, producer: EdgeTerms, consumer: EdgeTerms) -> Relay:
+        """Be ready for both ends of an edge, which may know this process by different addresses.
+
+        Raises `PluginError` where the spec doesn't say ``relays``.
+        """
+        raise PluginError(f"edge {producer.edge}: this transport relays no edges; choose another with --transport")
 
     @abstractmethod
     def close(self) -> None:

@@ -53,7 +53,7 @@ def open_edge(edges: EdgeTransport, terms: EdgeTerms, route: str) -> Iterator[tu
     """Producer's and consumer's end; an end that dials is there before the other asks for its own."""
     with ExitStack() as stack:
         if route == "relayed":
-            relay = edges.relay(terms)
+            relay = edges.relay(terms, terms)
             running = Background(relay.run)
             stack.callback(_finished, running)
             stack.callback(relay.close)

@@ -300,12 +300,13 @@ class EdgeContract(TransportGiven):
     def test_a_relay_that_is_not_offered_is_refused(self, edges: EdgeTransport, spec: TransportSpec) -> None:
         if not spec.relays:
             with pytest.raises(PluginError):
-                edges.relay(self.terms())
+                edges.relay(self.terms(), self.terms())
 
     def test_a_relay_whose_ends_do_not_come_gives_up(self, edges: EdgeTransport, spec: TransportSpec) -> None:
         if not spec.relays:
             pytest.skip(f"{spec.name} relays no edges")
-        relay = edges.relay(self.terms(timeout=0.1))
+        terms = self.terms(timeout=0.1)
+        relay = edges.relay(terms, terms)
         with pytest.raises(EdgeTimeout):
             relay.run()
         for ticket, role in ((relay.producer_ticket, "producer"), (relay.consumer_ticket, "consumer")):
@@ -315,7 +316,7 @@ class EdgeContract(TransportGiven):
     def test_closing_a_relay_ends_it_for_all(self, edges: EdgeTransport, spec: TransportSpec) -> None:
         if not spec.relays:
             pytest.skip(f"{spec.name} relays no edges")
-        relay = edges.relay(self.terms())
+        relay = edges.relay(self.terms(), self.terms())
         running = Background(relay.run)
         producer = edges.open(self.terms(), relay.producer_ticket, "producer", None)
         assert running.blocked()
