@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 from truecluster._pipeline.run import Run
 from truecluster._pipeline.sampler import SampleParams
-from truecluster.api import TrueClusterError
+from truecluster._registry import SILENT, Events
+from truecluster.api import RequestFinished, TrueClusterError
 
-from .requests import OnEvent, Request
+from .requests import Event, FinishedEvent, OnEvent, Request
 from .scheduler import Scheduler, Sequence
 
 
@@ -39,11 +41,12 @@ class Handle:
 
 
 class Engine:
-    """Start it, submit, stop it. After `failure` is set nothing is taken any more."""
+    """Start it, submit, stop it. After `failure` is set nothing is taken any more. ``events`` hear how requests end."""
 
-    def __init__(self, factory: RunFactory) -> None:
+    def __init__(self, factory: RunFactory, events: Events = SILENT) -> None:
         self.failure: TrueClusterError | None = None
         self._factory = factory
+        self._events = events
         self._changed = threading.Condition()
         self._arrived: deque[Sequence] = deque()
         self._stopping = False
@@ -82,12 +85,22 @@ class Engine:
         params = SampleParams(
             temperature=0.0 if greedy else sampling.temperature, top_p=1.0 if greedy else sampling.top_p, seed=seed
         )
-        sequence = Sequence(request, params, on_event, list(request.prompt))
+        sequence = Sequence(request, params, self._observed(request, on_event), list(request.prompt))
         if request.max_tokens == 0:
             sequence.finish("length")
         elif not self._queue(sequence):
             sequence.finish("error", self._why_stopped())
         return Handle(sequence, self._cancel)
+
+    def _observed(self, request: Request, on_event: OnEvent) -> OnEvent:
+        began = time.monotonic()
+
+        def hear(event: Event) -> None:
+            if isinstance(event, FinishedEvent):
+                self._events.emit(_finished(request, event, time.monotonic() - began))
+            on_event(event)
+
+        return hear
 
     def _queue(self, sequence: Sequence) -> bool:
         with self._changed:
@@ -178,3 +191,13 @@ class Engine:
             run.send(step)
         elif run.in_flight:
             scheduler.answered(run.receive())
+
+
+def _finished(request: Request, event: FinishedEvent, seconds: float) -> RequestFinished:
+    return RequestFinished(
+        reason=event.reason,
+        prompt_tokens=len(request.prompt),
+        generated_tokens=event.generated,
+        seconds=seconds,
+        message=event.message,
+    )

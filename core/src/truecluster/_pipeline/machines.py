@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -68,11 +68,17 @@ REQUEST: Mapping[RequestState, frozenset[RequestState]] = {
 
 
 class Machine(Generic[S]):
-    """Where one run, stage or request stands. Safe to use from several threads."""
+    """Where one run, stage or request stands. Safe to use from several threads.
 
-    def __init__(self, table: Mapping[S, frozenset[S]], start: S) -> None:
+    ``on_move`` learns of every move in order; it must return at once.
+    """
+
+    def __init__(
+        self, table: Mapping[S, frozenset[S]], start: S, on_move: Callable[[S], object] = lambda state: None
+    ) -> None:
         self._table = table
         self._state = start
+        self._on_move = on_move
         self._lock = threading.Lock()
 
     @property
@@ -88,5 +94,7 @@ class Machine(Generic[S]):
         """Move if the table has it; of several threads that try the same terminal move, one wins."""
         with self._lock:
             legal = state in self._table[self._state]
-            self._state = state if legal else self._state
+            if legal:
+                self._state = state
+                self._on_move(state)
             return legal

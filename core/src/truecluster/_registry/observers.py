@@ -54,10 +54,14 @@ class Events:
 
     def _too_soon(self, event: WeightsProgress) -> bool:
         key, now = (event.run, event.node), time.monotonic()
-        soon = event.sent < event.total and now < self._told.get(key, 0.0) + PROGRESS_SECONDS
+        soon = event.done < event.total and now < self._told.get(key, 0.0) + PROGRESS_SECONDS
         if not soon:
             self._told[key] = now
         return soon
+
+
+SILENT = Events()
+"""Tells nobody."""
 
 
 class _Listener:

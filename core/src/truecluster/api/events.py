@@ -46,17 +46,17 @@ class PlanMade:
 
 @attrs.frozen(kw_only=True)
 class WeightsProgress:
-    """So many bytes of the weights that a node lacked have been sent: at times, and once ``sent == total``."""
+    """Of ``total`` bytes of weights that a node lacked, so many are ``done``: told at times, and at the end."""
 
     run: int
     node: str
-    sent: int
+    done: int
     total: int
 
 
 @attrs.frozen(kw_only=True)
 class RunStateChanged:
-    """A run went on: planning, provisioning, waiting-ready, running, completed, faulted, tearing-down, done."""
+    """A planned run went on: provisioning, waiting-ready, running, completed or faulted, tearing-down, done."""
 
     run: int
     state: str
