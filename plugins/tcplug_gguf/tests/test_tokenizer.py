@@ -134,7 +134,8 @@ def test_ids_may_be_missing(tiny, key):
     ("key", "value", "words"),
     [
         ("pre", "my-own", "'my-own'; supported: deepseek-coder"),
-        ("model", "llama", "'llama'; supported: 'gpt2'"),
+        ("model", "bert", "'bert'; supported: 'gpt2' (byte-level BPE), 'llama' (SentencePiece's BPE)"),
+        ("add_eos_token", True, "True is not supported; only False is"),
         ("tokens", 5, "must be an array, not 5"),
         ("tokens", [1, 2], "array of strings"),
         ("token_type", [1, 2], "2 items for 266 tokens"),

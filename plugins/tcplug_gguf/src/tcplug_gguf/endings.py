@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .cursor import Array
 from .keys import Keys
-from .tokenizer import CONTROL, PREFIX
+from .vocabulary import CONTROL, PREFIX
 
 KNOWN = frozenset({"<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<end_of_turn>"})
 """Control tokens that end a turn or a text wherever a model has them; files often name only one of two."""

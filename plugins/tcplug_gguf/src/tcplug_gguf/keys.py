@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,6 +42,12 @@ class Keys:
         """Like `required`, with a default for an absent key."""
         return self.required(key, kind) if key in self.values else default
 
+    def only(self, key: str, value: T) -> None:
+        """Raise `CheckpointError` where ``key`` is there with another value than the one that is supported."""
+        found = self.optional(key, type(value), value)
+        if found != value:
+            raise CheckpointError(f"{self.path}: key {key!r} = {found!r} is not supported; only {value!r} is")
+
     def strings(self, key: str) -> list[str]:
         """An array of strings, decoded now."""
         array = self._array(key)
@@ -53,6 +60,13 @@ class Keys:
         items = decode(self.cursor, self._array(key), f"key {key!r}")
         if any(type(item) is not int for item in items):
             raise CheckpointError(f"{self.path}: key {key!r} must be an array of whole numbers")
+        return items  # type: ignore[return-value]
+
+    def numbers(self, key: str) -> list[float]:
+        """An array of finite floats, decoded now."""
+        items = decode(self.cursor, self._array(key), f"key {key!r}")
+        if not all(isinstance(item, float) and math.isfinite(item) for item in items):
+            raise CheckpointError(f"{self.path}: key {key!r} must be an array of finite floats")
         return items  # type: ignore[return-value]
 
     def _array(self, key: str) -> Array:
