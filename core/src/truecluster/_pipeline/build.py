@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -22,9 +23,11 @@ from truecluster.api import (
     Span,
     Target,
 )
-from truecluster.nn import PAGE, Lowering, RankedKernel, SequenceState, torch_dtype
+from truecluster.nn import PAGE, REFERENCE, Lowering, RankedKernel, SequenceState, torch_dtype
 
 from .stage import SampleTable, Stage, StageShape
+
+LOG = logging.getLogger(__name__)
 
 ReadUnit = Callable[[Unit], Packed]
 
@@ -100,14 +103,18 @@ def _build(
     formats = {key: registry.format(unit.format) for key, unit in units.items()}
     lowering = Lowering(Target(formats=formats, device=device, dtypes=facts.dtypes), available_kernels(registry))
     parts = [facts.architecture.build(facts.config, part) for part in facts.span.parts()]
-    prepared = {}
+    prepared, slow = {}, set()
     for part in parts:
         for slot, kernels in lowering.readers(part).items():
             unit = units[slot.key]
+            if REFERENCE in kernels and len(slot.shape) > 1:
+                slow.add(unit.format)
             for kernel in kernels:
                 make = partial(_prepare, kernel, unit, read, lowering.target)
                 prepared[kernel.name, slot.key] = handles.get(kernel, unit, lowering.target, make)
             progress(unit)
+    if slow and device.kind == "cpu":
+        _tell_slow(facts.span, slow, registry)
     bound = [lowering.bind(part, prepared) for part in parts]
     return Stage(shape_of(facts), bound, sequence_state(facts, device), device, SampleTable(facts.step_timeout))
 
@@ -117,6 +124,17 @@ def needs(facts: StageFacts) -> str:
     weights = sum({unit.digest: unit.nbytes for unit in facts.units}.values())
     return (
         f"{weights / 1e6:.1f} MB for weights, and state of {facts.pages * PAGE} tokens in {facts.dtypes.compute.value}"
+    )
+
+
+def _tell_slow(span: Span, formats: set[str], registry: Registry) -> None:
+    """The reference is right but slow on a CPU; what would be faster is often only not installed."""
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in registry.kernels().unavailable.items())
+    LOG.warning(
+        "%s: no kernel of this CPU takes %s, so the reference does, several times slower; %s",
+        span,
+        ", ".join(sorted(formats)),
+        reasons or "--quant int4, int8 or fp16 is faster here",
     )
 
 
