@@ -10,7 +10,7 @@ import attrs
 import torch
 
 from truecluster._registry import Registry
-from truecluster.api import CheckpointError, Packed, QuantizerSpec, Slot, WeightFormat
+from truecluster.api import CheckpointError, Packed, PluginError, QuantizerSpec, Slot, WeightFormat
 
 from .binding import BoundModel
 from .store import Store
@@ -43,10 +43,20 @@ class Catalog:
         self._known = store.known(self._source)
 
     def format(self, slot: Slot) -> WeightFormat:
-        """The format that the recipe gives the slot. Raises `PluginError` where no plugin has it."""
+        """The format that the recipe gives the slot. Raises `PluginError` where no plugin has it.
+
+        Raises `CheckpointError` for a tensor that no plugin can read.
+        """
         wanted = self._recipe.roles.get(slot.role.value, KEEP)
-        own = self.model.checkpoint.tensors[self.model.sources[slot.key].tensor].format
-        return self._registry.format(own if wanted == KEEP else wanted)
+        own = self._own_format(slot)
+        return own if wanted == KEEP else self._registry.format(wanted)
+
+    def _own_format(self, slot: Slot) -> WeightFormat:
+        checkpoint, tensor = self.model.checkpoint, self.model.sources[slot.key].tensor
+        try:
+            return self._registry.format(checkpoint.tensors[tensor].format)
+        except PluginError as error:
+            raise CheckpointError(f"{checkpoint.name}: tensor {tensor!r} can't be read: {error}") from error
 
     def nbytes(self, slot: Slot) -> int:
         """Packed bytes, without packing."""

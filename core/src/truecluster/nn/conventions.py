@@ -17,7 +17,7 @@ from .rope_config import read_rotary
 
 MOST_LAYERS = 4096
 MOST_HEAD_DIM = 1 << 16
-_DTYPES = {"float32": DType.FP32, "float16": DType.FP16, "bfloat16": DType.BF16}
+_DTYPES = {"float64": DType.FP32, "float32": DType.FP32, "float16": DType.FP16, "bfloat16": DType.BF16}
 
 HUGGINGFACE_SLOTS: Mapping[str, str] = {
     "embed.tokens": "model.embed_tokens",

@@ -15,10 +15,13 @@ from safetensors import SafetensorError, safe_open
 
 from truecluster.api import CheckpointError, Packed, TensorInfo
 
+from .formats import FAMILY
 from .mapping import map_file, view
 
-FORMATS: Mapping[str, str] = {"F32": "fp32", "F16": "fp16", "BF16": "bf16"}
-"""Element type of the file → format id."""
+PLAIN: Mapping[str, str] = {"F32": "fp32", "F16": "fp16", "BF16": "bf16"}
+"""Element type of the file → format id; others are of this plugin's family, which has those that are weights."""
+SIZES: Mapping[str, int] = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1}
+"""Bytes of an element; other types aren't read."""
 _LENGTH = 8
 """Bytes that hold the header's length."""
 
@@ -33,10 +36,14 @@ class Entry:
     stop: int
 
     @property
+    def format(self) -> str:
+        """The format's id; a type that isn't read has one that no format has."""
+        return PLAIN.get(self.dtype, f"{FAMILY}.{self.dtype.lower()}")
+
+    @property
     def info(self) -> TensorInfo:
-        """What the checkpoint tells of it; a type that can't be read has an id that no format has."""
-        format = FORMATS.get(self.dtype, f"safetensors.{self.dtype.lower()}")
-        return TensorInfo(self.shape, format, self.stop - self.start)
+        """What the checkpoint tells of it."""
+        return TensorInfo(self.shape, self.format, self.stop - self.start)
 
 
 @attrs.frozen(eq=False)
@@ -51,11 +58,12 @@ class SafetensorsFile:
     def read(self, name: str) -> Packed:
         """The tensor's bytes, mapped. Raises `CheckpointError` for an element type that has no format."""
         entry = self.entries[name]
-        if entry.dtype not in FORMATS:
+        if entry.dtype not in SIZES:
             raise CheckpointError(
-                f"{self.path}: tensor {name!r} has elements of type {entry.dtype}; supported: {', '.join(FORMATS)}"
+                f"{self.path}: tensor {name!r} has elements of type {entry.dtype}, which aren't read as weights; "
+                f"supported: {', '.join(SIZES)}"
             )
-        return Packed(FORMATS[entry.dtype], entry.shape, view(self.mapped, entry.start, entry.stop))
+        return Packed(entry.format, entry.shape, view(self.mapped, entry.start, entry.stop))
 
 
 def open_file(path: Path) -> SafetensorsFile:
@@ -91,7 +99,7 @@ def _unique(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _entry(path: Path, name: str, value: Mapping[str, Any], base: int) -> Entry:
     start, stop = value["data_offsets"]
     entry = Entry(value["dtype"], tuple(value["shape"]), base + start, base + stop)
-    size = {"F32": 4, "F16": 2, "BF16": 2}.get(entry.dtype)
+    size = SIZES.get(entry.dtype)
     if size and stop - start != size * math.prod(entry.shape):
         raise CheckpointError(f"{path}: tensor {name!r} has {stop - start} bytes for shape {entry.shape}")
     return entry
