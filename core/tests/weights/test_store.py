@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
+import os
 import threading
 from pathlib import Path
 
@@ -35,16 +37,58 @@ def test_an_object_is_named_by_its_hash(store, tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["one byte", "cut", "longer", "empty"])
-def test_a_damaged_object_is_dropped_when_it_is_read(store, tmp_path, damage):
+def test_a_damaged_object_is_dropped_when_it_is_read_and_said_in_one_line(store, tmp_path, caplog, damage):
     store.write(DATA)
     place = tmp_path / "objects" / DIGEST[:2] / DIGEST
     good = place.read_bytes()
     bad = {"one byte": b"\xff" + good[1:], "cut": good[:-1], "longer": good + b"\0", "empty": b""}
     place.write_bytes(bad[damage])
     assert store.read(DIGEST) is None
+    why = "it is empty" if damage == "empty" else "its bytes have another hash"
+    wanted = f"{tmp_path}: {DIGEST[:12]}… is damaged ({why}); it is made or fetched again"
+    assert [record.message for record in caplog.records] == [wanted]
     assert not place.exists()
     store.write(DATA)
     assert torch.equal(store.read(DIGEST), DATA)
+
+
+def test_an_object_that_is_not_there_is_nothing_to_speak_of(store, caplog):
+    assert store.read(DIGEST) is None
+    assert caplog.records == []
+
+
+def test_an_object_that_can_not_be_read_is_dropped(store, tmp_path, caplog, monkeypatch):
+    store.write(DATA)
+    place = tmp_path / "objects" / DIGEST[:2] / DIGEST
+    real = Path.open
+
+    def refused(self, *arguments, **more):
+        if self == place:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(self, *arguments, **more)
+
+    monkeypatch.setattr(Path, "open", refused)
+    assert store.read(DIGEST) is None
+    assert "is damaged ([Errno 13] Permission denied)" in caplog.text
+    assert not place.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
+def test_an_object_of_another_user_is_dropped(store, tmp_path, caplog):
+    """Who owns a file can change it after its hash was checked."""
+    store.write(DATA)
+    place = tmp_path / "objects" / DIGEST[:2] / DIGEST
+    os.chown(place, 12345, 12345)
+    assert store.read(DIGEST) is None
+    assert "is damaged (another user owns it)" in caplog.text
+    assert not place.exists()
+
+
+def test_only_the_user_reads_what_is_stored(store, tmp_path):
+    store.write(DATA)
+    Store(tmp_path / "new" / "store")
+    assert (tmp_path / "new" / "store").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "objects" / DIGEST[:2] / DIGEST).stat().st_mode & 0o777 == 0o600
 
 
 def test_what_was_read_stays_when_the_object_goes(store, tmp_path):
@@ -125,9 +169,7 @@ def test_a_manifest_that_a_crash_damaged_loses_only_what_it_lost(store, tmp_path
 
 def test_a_folder_that_can_not_be_used_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(
-        NodeError, match=r"work folder .*file can't be used: .*; choose another folder with"
-    ):
+    with pytest.raises(NodeError, match=r"work folder .*file can't be used: .*; choose another folder with"):
         Store(tmp_path / "file")
 
 
