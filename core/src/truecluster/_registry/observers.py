@@ -54,10 +54,13 @@ class Events:
 
     def _too_soon(self, event: WeightsProgress) -> bool:
         key, now = (event.run, event.node), time.monotonic()
-        soon = event.done < event.total and now < self._told.get(key, 0.0) + PROGRESS_SECONDS
-        if not soon:
-            self._told[key] = now
-        return soon
+        if event.done >= event.total:
+            self._told.pop(key, None)
+            return False
+        if now < self._told.get(key, 0.0) + PROGRESS_SECONDS:
+            return True
+        self._told[key] = now
+        return False
 
 
 SILENT = Events()
