@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import gguf
@@ -138,3 +139,24 @@ def real(request: pytest.FixtureRequest) -> Path:
     if root is None or not folder.with_name(f"{request.param}.gguf").exists():
         pytest.skip("TRUECLUSTER_MODELS doesn't name a folder with the real models")
     return folder
+
+
+@pytest.fixture(scope="session")
+def small() -> Callable[[Path], Path]:
+    """Writes a whole file of a few kB into a folder."""
+
+    def write(folder: Path) -> Path:
+        path = folder / "small.gguf"
+        writer = gguf.GGUFWriter(path, "qwen2")
+        for key, value in {**Tiny(folder).usual(), "general.sizes": [1, 2, 3], "general.flags": [True, False]}.items():
+            Tiny(folder)._add(writer, key, value)
+        for kind in (TYPES.Q8_0, TYPES.Q4_K, TYPES.IQ1_S):
+            writer.add_tensor(f"blk.0.{kind.name}.weight", random_blocks(kind, (2, 256)), raw_dtype=kind)
+        writer.add_tensor("output_norm.weight", np.ones(64, dtype=np.float32))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return path
+
+    return write

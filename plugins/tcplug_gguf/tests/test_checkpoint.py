@@ -70,6 +70,37 @@ def test_another_alignment(tiny, dequantized, alignment):
             assert GgufFormat.from_id(packed.format).unpack(packed).equal(dequantized[name])
 
 
+def with_matrices(path, matrices):
+    writer = gguf.GGUFWriter(path, "qwen2")
+    writer.add_tensor("output_norm.weight", np.ones(4096, dtype=np.float32))
+    for index, (kind, columns) in enumerate(matrices):
+        values = np.zeros((2, columns), dtype=np.float32)
+        writer.add_tensor(f"blk.{index}.x.weight", gguf.quantize(values, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("matrices", "dtype"),
+    [
+        ([("F32", 64)], "float32"),
+        ([("F16", 64), ("F32", 32)], "float16"),
+        ([("BF16", 64), ("F16", 32)], "bfloat16"),
+        ([("Q8_0", 64), ("F16", 32)], "bfloat16"),
+        ([("Q4_0", 64), ("Q8_0", 64), ("F16", 96)], "bfloat16"),
+        ([("Q8_0", 32), ("F16", 64)], "float16"),
+        ([], "float32"),
+    ],
+)
+def test_the_dtype_is_that_of_most_elements_of_matrices(tmp_path, matrices, dtype):
+    """No key says it; blocks were made of bf16 or wider. Vectors don't count."""
+    kinds = [(gguf.GGMLQuantizationType[name], columns) for name, columns in matrices]
+    assert open_file(with_matrices(tmp_path / "a.gguf", kinds)).metadata["tensors.dtype"] == dtype
+
+
 def test_home_and_spaces_in_paths(tiny, tmp_path, monkeypatch):
     path = tiny.write()
     (tmp_path / "my models").mkdir()
