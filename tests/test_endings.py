@@ -152,18 +152,6 @@ def test_a_node_gives_up_a_coordinator_that_is_gone(tc: Commands, tiny: Path, si
     cluster.send(signal.SIGKILL)
 
 
-def test_ctrl_c_in_a_chat(tc: Commands, tiny: Path) -> None:
-    master, terminal = os.openpty()
-    command = tc.start("run", "--model", tiny, "--max-tokens", 5, "--threads", 1, stdin=terminal)
-    command.wait_for("type a message")
-    os.write(master, b"Hello\n")
-    command.wait_for("> ", count=2)
-    assert command.out
-    interrupted(command)
-    os.close(master)
-    os.close(terminal)
-
-
 @pytest.mark.parametrize("service", ["cluster", "run"])
 def test_ctrl_c_of_a_service_ends_its_requests_first(tc: Commands, tiny: Path, service: str) -> None:
     """The client gets an error in the API's shape, and nobody a trace."""

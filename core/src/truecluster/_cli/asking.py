@@ -1,10 +1,8 @@
-"""Asking a hosted model: one answer, or a chat at a terminal."""
+"""Asking a hosted model for one answer."""
 
 from __future__ import annotations
 
 import json
-import select
-import sys
 import time
 from typing import Any
 
@@ -16,7 +14,7 @@ from truecluster._text import TextDelta, TextFinished, TextModel, TextOptions, T
 from truecluster.api import NodeError
 
 from .hosting import Hosted
-from .options import Asking, say
+from .options import Asking
 
 
 def ask(hosted: Hosted, asking: Asking, prompt: str, started: float) -> None:
@@ -101,30 +99,3 @@ def options_of(model: ClusterModel, asking: Asking) -> TextOptions:
         seed=asking.seed,
     )
     return TextOptions(max_tokens=asking.max_tokens, stop=asking.stop, sampling=sampling)
-
-
-def _read_line(hosted: Hosted) -> str:
-    """What the user types; waits only as long as there is somebody to answer."""
-    while not select.select([sys.stdin], [], [], 0.2)[0]:
-        hosted.check_alive()
-    return sys.stdin.readline().strip()
-
-
-def talk(hosted: Hosted, asking: Asking) -> None:
-    """Answer what is typed, with what was said before, until the input ends. Blocking."""
-    hosted.wait_ready()
-    messages = messages_of(asking, "")[:-1]
-    say("type a message; an empty line or Ctrl-D ends the chat")
-    while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = _read_line(hosted)
-        if not line:
-            return
-        messages.append({"role": "user", "content": line})
-        text = ""
-        for event in stream(hosted.engine, request_of(hosted.model, hosted.text, asking, messages, line)):
-            if isinstance(event, TextDelta):
-                text += event.text
-                print(event.text, end="", flush=True)
-        print()
-        messages.append({"role": "assistant", "content": text})
