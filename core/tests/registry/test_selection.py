@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 import pytest
 
@@ -93,13 +94,16 @@ def test_strict_refuses_a_kernel_that_raises(install):
         registry.kernels()
 
 
-def test_the_trace_tells_what_is_found_imported_registered_resolved_and_failed(install, capsys):
+def test_the_trace_tells_what_is_found_imported_registered_resolved_and_failed(install, capsys, monkeypatch):
     target = "class Greedy(Planner):\n    def plan(self, model, nodes, limits): return []\n"
     install("tcplug-a", "1.0", {"tcplug_a.py": PLANNER.format(module="tcplug_a_target"), "tcplug_a_target.py": target})
     install("tcplug-b", "2.0", {"tcplug_b.py": PLANNER.format(module="b")})
     install("tcplug-bad", "0.3", {"tcplug_bad.py": "raise OSError('no library')"})
     registry = Registry.installed(Selection(trace=True, deny=("tcplug-b",)))
     registry.resolve("planner", "greedy")
+    monkeypatch.delattr(sys.modules["tcplug_a_target"], "Greedy")
+    with pytest.raises(PluginError):
+        registry.resolve("planner", "greedy")
     said = [
         line.partition("]: ")[2].rpartition(" (") for line in capsys.readouterr().err.splitlines() if "plugins[" in line
     ]
@@ -113,8 +117,10 @@ def test_the_trace_tells_what_is_found_imported_registered_resolved_and_failed(i
         "registered tcplug-a 1.0: planner/greedy",
         "failed: tcplug_bad of tcplug-bad 0.3: OSError: no library",
         "resolved planner 'greedy' of tcplug-a 1.0: tcplug_a_target:Greedy",
+        "failed: planner 'greedy' of tcplug-a 1.0: tcplug_a_target:Greedy can't be imported "
+        "(AttributeError: module 'tcplug_a_target' has no attribute 'Greedy')",
     ]
-    assert [rest.endswith(" ms)") for _, space, rest in said if space] == [True] * 5
+    assert [rest.endswith(" ms)") for _, space, rest in said if space] == [True] * 6
 
 
 def test_without_the_trace_nothing_is_said(install, loaded, capsys):

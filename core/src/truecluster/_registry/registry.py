@@ -232,7 +232,11 @@ class Registry:
 
     def _load(self, offer: Offer) -> type[Any]:
         since = clock()
-        target = load_target(offer)
+        try:
+            target = load_target(offer)
+        except PluginError as error:
+            self._trace(f"failed: {error}", since)
+            raise
         self._trace(f"resolved {offer.kind} {offer}: {target.__module__}:{target.__qualname__}", since)
         return target
 
