@@ -7,7 +7,7 @@ import pytest
 
 from truecluster._engine.requests import Sampling
 from truecluster._text import TextModel, TextOptions
-from truecluster.api import Checkpoint, Packed, RequestError, TokenizerData
+from truecluster.api import Checkpoint, CheckpointError, Packed, RequestError, TokenizerData
 
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
 CHAT = [{"role": "user", "content": "hi"}]
@@ -45,6 +45,15 @@ def test_the_end_is_what_any_source_names(
     model = TextModel.load(FakeCheckpoint(byte_data, generation, metadata), context=20)
     assert model.prepare_completion("a", TextOptions()).tokens.eos == expected
     assert model.prepare_chat(CHAT, TextOptions()).tokens.eos == expected | {257}
+
+
+@pytest.mark.parametrize("value", ["</s>", [1, "2"], True, 1.5, {"a": 1}])
+@pytest.mark.parametrize(("source", "named"), [(0, "generation defaults"), (1, "config")])
+def test_an_end_that_is_no_id_is_named(byte_data: TokenizerData, value: Any, source: int, named: str) -> None:
+    settings: list[dict[str, Any]] = [{}, {}]
+    settings[source]["eos_token_id"] = value
+    with pytest.raises(CheckpointError, match=f"{named}: eos_token_id must be an id or a list of ids"):
+        TextModel.load(FakeCheckpoint(byte_data, *settings), context=20)
 
 
 def test_a_request_carries_prompt_sampling_and_stops(model: TextModel) -> None:

@@ -10,11 +10,11 @@ import attrs
 
 from truecluster._cluster.model import ClusterModel
 from truecluster._engine.requests import Sampling
-from truecluster._text import TextDelta, TextFinished, TextModel, TextOptions, TextRequest, stream
+from truecluster._text import GenerationDefaults, TextDelta, TextFinished, TextModel, TextOptions, TextRequest, stream
 from truecluster.api import NodeError
 
 from .hosting import Hosted
-from .options import Asking
+from .options import Asking, say
 
 
 def ask(hosted: Hosted, asking: Asking, prompt: str, started: float) -> None:
@@ -89,13 +89,19 @@ def request_of(
     return text.prepare_completion(prompt, options) if asking.raw else text.prepare_chat(messages, options)
 
 
+def say_ignored(model: ClusterModel) -> None:
+    """A line where the model's author samples in ways that aren't honoured."""
+    ignored = GenerationDefaults.of(model.bound.checkpoint.generation).ignored
+    if ignored:
+        say(f"the model's own generation defaults also set {', '.join(ignored)}, which isn't honoured")
+
+
 def options_of(model: ClusterModel, asking: Asking) -> TextOptions:
     """What was typed, else the model's generation defaults, else greedy. Raises `RequestError`."""
-    generation = model.bound.checkpoint.generation
-    own = generation if generation.get("do_sample") else {"temperature": 0.0, "top_p": 1.0}
+    own = GenerationDefaults.of(model.bound.checkpoint.generation)
     sampling = Sampling(
-        temperature=own.get("temperature", 1.0) if asking.temperature is None else asking.temperature,
-        top_p=own.get("top_p", 1.0) if asking.top_p is None else asking.top_p,
+        temperature=own.temperature if asking.temperature is None else asking.temperature,
+        top_p=own.top_p if asking.top_p is None else asking.top_p,
         seed=asking.seed,
     )
     return TextOptions(max_tokens=asking.max_tokens, stop=asking.stop, sampling=sampling)

@@ -1,5 +1,6 @@
 """Text: tokenizers, chat templates, stop strings and streams of text. Knows requests and events, but no node."""
 
+from .defaults import GenerationDefaults
 from .model import TextModel
 from .requests import (
     Completion,
@@ -17,6 +18,7 @@ from .unicode import require_unicode
 __all__ = [
     "Completion",
     "Engine",
+    "GenerationDefaults",
     "Handle",
     "TextDelta",
     "TextEvent",

@@ -25,7 +25,10 @@ def _converted(folder: str) -> str:
     try:
         built = AutoTokenizer.from_pretrained(folder, trust_remote_code=True, local_files_only=True)
     except Exception as error:  # whatever the model's own code raises
-        raise CheckpointError(f"transformers can't build the model's tokenizer: {error}") from error
+        raise CheckpointError(
+            f"transformers can't build the model's tokenizer: {error} (it may need 'pip install sentencepiece protobuf "
+            "tiktoken'); else use a copy of it that has a tokenizer.json"
+        ) from error
     if not built.is_fast:
         raise CheckpointError("the model's tokenizer has no tokenizer.json form; use a model that has one")
     return str(built.backend_tokenizer.to_str())

@@ -10,6 +10,7 @@ import attrs
 from truecluster._engine.requests import Request
 from truecluster.api import Checkpoint, RequestError
 
+from .defaults import eos_ids
 from .requests import TextOptions, TextRequest
 from .templates import ChatTemplates
 from .tokenizer import Tokenizer
@@ -17,11 +18,6 @@ from .unicode import require_unicode
 
 COMPLETION_TOKENS = 16
 """OpenAI's default of ``max_tokens`` for a raw prompt; a chat's is the rest of the context."""
-
-
-def _eos_ids(settings: Mapping[str, Any]) -> list[int]:
-    given = settings.get("eos_token_id")
-    return [id for id in (given if isinstance(given, list) else [given]) if isinstance(id, int)]
 
 
 def _known(ids: Iterable[int | None]) -> frozenset[int]:
@@ -47,7 +43,8 @@ class TextModel:
         """
         tokenizer = Tokenizer(checkpoint.tokenizer(), trust_remote_code=trust_remote_code)
         templates = ChatTemplates(checkpoint.chat_templates, tokenizer)
-        named = _eos_ids(checkpoint.generation) + _eos_ids(checkpoint.metadata)
+        generation = eos_ids(checkpoint.generation, "generation defaults")
+        named = generation + eos_ids(checkpoint.metadata, "config")
         eos = _known([*named, tokenizer.id(tokenizer.eos)])
         chat_eos = eos | _known([templates.turn_end()])
         return cls(tokenizer=tokenizer, templates=templates, eos=eos, chat_eos=chat_eos, context=context)
