@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+MAX_UNPROVEN = 64
+"""Connections of a port for nodes whose key is not proven yet."""
 MAX_ENVELOPE = 1 << 20
 """Bytes of a control message's envelope."""
 MAX_SECTION = 8 << 20
