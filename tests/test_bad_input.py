@@ -201,7 +201,7 @@ def test_an_address_that_others_reach_needs_a_key(tc: Commands, tiny: Path) -> N
 def test_a_node_without_a_coordinator(tc: Commands) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    refused(tc.node(port, "a").end(), f"can't reach 127.0.0.1:{port}", "check the address")
+    refused(tc.node(port, "a", "--join-timeout", 0).end(), f"can't reach 127.0.0.1:{port}", "check the address")
 
 
 def test_a_node_at_another_services_port(tc: Commands) -> None:

@@ -18,6 +18,7 @@ from truecluster._cli import local, options
 from truecluster._cluster.coordinator import ClusterOptions, Coordinator
 from truecluster._cluster.local import Join, Workers
 from truecluster._cluster.model import ClusterModel, ModelOptions, load_model
+from truecluster._cluster.nodes import Nodes
 from truecluster._engine.engine import Engine
 from truecluster._engine.requests import Event, FinishedEvent, Request, TokenEvent
 from truecluster._node.transports import Transports
@@ -38,9 +39,11 @@ class Layout:
     nodes: int = 1
     transport: str = "memory"
     head: options.HeadPlace = "coordinator"
+    node_options: tuple[str, ...] = ()
+    """What every worker process is told besides."""
 
     def __str__(self) -> str:
-        return f"{self.nodes}-{self.transport}-{self.head}"
+        return "-".join([str(self.nodes), self.transport, self.head, *self.node_options])
 
 
 @attrs.define(eq=False)
@@ -164,12 +167,18 @@ def cluster(
         transport=layout.transport,
         head=layout.head,
         nodes=layout.nodes,
+        min_nodes=layout.nodes,
         threads=1,
         device="cpu",
         work_dir=work_dir,
+        cache=10**10,
         log_level="warning",
     )
-    children = nullcontext() if layout.transport == "memory" else Workers(local._arguments(launch), {})
+    children = (
+        nullcontext()
+        if layout.transport == "memory"
+        else Workers([[*each, *layout.node_options] for each in local._arguments(launch)], {})
+    )
     with (
         children as workers,
         start_blocking_portal() as portal,
@@ -192,19 +201,21 @@ async def _serve(
         key=b"key",
         transport=launch.transport,
         limits=Limits(head=launch.head, max_nodes=launch.nodes),
-        exact_nodes=launch.nodes,
+        min_nodes=launch.nodes,
         device="cpu",
         threads=1,
         restarts=restarts,
     )
-    coordinator = await run_sync(Coordinator, registry, model, said, transports, Quiet())
+    joined = Nodes(key=b"key")
+    coordinator = await run_sync(Coordinator, registry, model, said, transports, Quiet(), joined)
     async with (
         listener,
         anyio.create_task_group() as nodes,
         BlockingPortal() as portal,
         anyio.create_task_group() as tasks,
     ):
-        tasks.start_soon(coordinator.serve, listener, portal)
+        tasks.start_soon(listener.serve, joined.accept)
+        tasks.start_soon(coordinator.serve, portal)
         await coordinator.listening.wait()
         if workers is not None:
             workers.join(Join(host=host, port=port, key="key"))
@@ -226,4 +237,5 @@ async def _serve(
             yield Cluster(model, coordinator, portal)
         finally:
             await coordinator.close()
+            tasks.cancel_scope.cancel()
     transports.close()

@@ -188,6 +188,13 @@ def wait_gone(processes: list[psutil.Process], timeout: float = 10) -> list[psut
     return list(psutil.wait_procs(processes, timeout)[1])
 
 
+def free_port() -> int:
+    """A port that nobody listens on, for what must have the same one twice."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
 def is_free(port: int) -> bool:
     """Whether somebody could listen on the port."""
     with socket.socket() as sock:

@@ -10,15 +10,16 @@ from typing import Any
 
 import anyio
 import attrs
-from anyio.from_thread import BlockingPortal
+from anyio.from_thread import BlockingPortal, check_cancelled
 from anyio.to_thread import run_sync
 
 from truecluster._cluster.coordinator import ClusterOptions, Coordinator
 from truecluster._cluster.model import ClusterModel, ModelOptions, load_model
+from truecluster._cluster.nodes import Nodes
 from truecluster._cluster.report import Report
 from truecluster._engine.engine import Engine
 from truecluster._node.transports import Transports
-from truecluster._registry import Registry
+from truecluster._registry import Events, Registry
 from truecluster._serve.app import create_app
 from truecluster._serve.server import serve
 from truecluster._serve.state import Readiness
@@ -51,10 +52,15 @@ class Hosted:
     model: ClusterModel
     coordinator: Coordinator
     engine: Engine
-    text: TextModel
+    whole_text: TextModel
     address: tuple[str, int]
     created: int = attrs.field(factory=lambda: int(time.time()))
     leaving: bool = False
+
+    @property
+    def text(self) -> TextModel:
+        """With the context that there is room for."""
+        return attrs.evolve(self.whole_text, context=self.coordinator.context)
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -86,21 +92,28 @@ class Hosted:
         nodes = self.coordinator.nodes.ready()
         return Readiness(ready=self.engine.ready, required=self.coordinator.needed_nodes, connected=len(nodes))
 
+    def cluster(self) -> dict[str, Any]:
+        return self.coordinator.view()
+
 
 @asynccontextmanager
 async def hosting(registry: Registry, transports: Transports, options: HostOptions) -> AsyncIterator[Hosted]:
     """Listen for nodes first, then load; leaving the block stops the engine, then the nodes."""
     streams = transports.streams(options.cluster.transport)
     listener = await streams.listen(options.node_host, options.node_port)
-    async with listener:
-        model = await run_sync(load_model, registry, options.model)
+    async with _telling(registry) as events, listener, anyio.create_task_group() as tasks:
+        nodes = Nodes(key=options.cluster.key, events=events)
+        tasks.start_soon(listener.serve, nodes.accept)
+        model = await run_sync(load_model, registry, _cancellable(options.model))
         options.report.say(model.describe())
-        text = await run_sync(lambda: TextModel.load(model.bound.checkpoint, context=model.bound.config.context))
+        text = await run_sync(_load_text, model, options.model.open.trust_remote_code)
         await run_sync(options.check, model, text)
-        coordinator = await run_sync(Coordinator, registry, model, options.cluster, transports, options.report)
-        engine = Engine(coordinator)
-        async with BlockingPortal() as portal, anyio.create_task_group() as tasks:
-            tasks.start_soon(coordinator.serve, listener, portal)
+        coordinator = await run_sync(
+            Coordinator, registry, model, options.cluster, transports, options.report, nodes, events
+        )
+        engine = Engine(coordinator, events)
+        async with BlockingPortal() as portal:
+            tasks.start_soon(coordinator.serve, portal)
             await coordinator.listening.wait()
             engine.start()
             hosted = Hosted(registry, model, coordinator, engine, text, streams.address(listener))
@@ -113,6 +126,27 @@ async def hosting(registry: Registry, transports: Transports, options: HostOptio
                     await run_sync(engine.stop, STOP_SECONDS)
                     await coordinator.close()
                 tasks.cancel_scope.cancel()
+
+
+def _cancellable(options: ModelOptions) -> ModelOptions:
+    """In a thread that an event loop waits for; Ctrl-C then ends a download too."""
+    return attrs.evolve(options, open=attrs.evolve(options.open, check=check_cancelled))
+
+
+def _load_text(model: ClusterModel, trust_remote_code: bool) -> TextModel:
+    bound = model.bound
+    return TextModel.load(bound.checkpoint, context=bound.config.context, trust_remote_code=trust_remote_code)
+
+
+@asynccontextmanager
+async def _telling(registry: Registry) -> AsyncIterator[Events]:
+    """Events for the installed observers, which have a while to hear the last ones once the block has ended."""
+    events = Events(registry.observers)
+    try:
+        yield events
+    finally:
+        with anyio.CancelScope(shield=True):
+            await run_sync(events.close)
 
 
 async def serve_api(hosted: Hosted, sock: socket.socket) -> None:

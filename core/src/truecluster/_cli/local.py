@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from truecluster._cluster.local import Join, Workers
+from truecluster._cluster.settings import RunSettings
+from truecluster._plan import Room
 from truecluster._registry import Registry
+from truecluster._wire.addresses import shown
 from truecluster.api import DType, NodeError, TrueClusterError
 
-from .options import Asking, HeadPlace, bracketed, check_planner, new_key, reaches_only_here, say, split_planner
+from .options import Asking, HeadPlace, check_planner, new_key, reaches_only_here, say, split_planner
 from .progress import Progress
 
 if TYPE_CHECKING:
@@ -37,10 +40,16 @@ class Launch:
     planner: str
     transport: str
     head: HeadPlace
+    room: Room = attrs.field(factory=Room)
     nodes: int
+    min_nodes: int
+    settings: RunSettings = attrs.field(factory=RunSettings)
     threads: int | None
     device: str
     work_dir: Path
+    hf_cache_dir: Path | None = None
+    trust_remote_code: bool = False
+    cache: int
     log_level: str
 
 
@@ -60,8 +69,9 @@ def answer(launch: Launch, asking: Asking, prompt: str) -> None:
         await run_sync(ask, hosted, asking, prompt, started, abandon_on_cancel=True)
 
     def check(model: ClusterModel, text: TextModel) -> None:
-        from .asking import messages_of, request_of
+        from .asking import messages_of, request_of, say_ignored
 
+        say_ignored(model)
         request_of(model, text, asking, messages_of(asking, prompt), prompt)
 
     _launch(launch, body, check)
@@ -71,15 +81,14 @@ def chat(launch: Launch, asking: Asking) -> None:
     """Talk until the input ends."""
 
     async def body(hosted: Hosted, outside: TaskGroup) -> None:
-        from anyio.to_thread import run_sync
+        from .chat import talk
 
-        from .asking import talk
-
-        await run_sync(talk, hosted, asking, abandon_on_cancel=True)
+        await talk(hosted, asking)
 
     def check(model: ClusterModel, text: TextModel) -> None:
-        from .asking import options_of
+        from .asking import options_of, say_ignored
 
+        say_ignored(model)
         options_of(model, asking)
 
     _launch(launch, body, check)
@@ -94,7 +103,7 @@ def serve(launch: Launch, host: str, port: int) -> None:
     async def body(hosted: Hosted, outside: TaskGroup) -> None:
         from .hosting import serve_api
 
-        say(f"serving {hosted.model.name} on http://{bracketed(host)}:{sock.getsockname()[1]}/v1 (Ctrl-C stops)")
+        say(f"serving {hosted.model.name} on http://{shown(host, sock.getsockname()[1])}/v1 (Ctrl-C stops)")
         outside.start_soon(serve_api, hosted, sock)  # ends after the engine, which ends its requests
         await hosted.failed()
 
@@ -123,6 +132,7 @@ def _check_names(registry: Registry, launch: Launch) -> None:
 
 def _arguments(launch: Launch) -> list[list[str]]:
     common = ["--device", launch.device, "--work-dir", str(launch.work_dir), "--transport", launch.transport]
+    common += ["--cache-max-gb", str(launch.cache / 1e9)]
     common += ["--log-level", launch.log_level]
     common += ["--threads", str(launch.threads)] if launch.threads else []
     return [[*common, "--node-id", _node_id(i)] for i in range(launch.nodes)]
@@ -166,10 +176,12 @@ async def _main(
 def _host_options(launch: Launch, key: str, check: Check) -> HostOptions:
     from truecluster._cluster.coordinator import ClusterOptions
     from truecluster._cluster.model import ModelOptions
-    from truecluster.api import Limits, OpenOptions
+    from truecluster.api import Limits
 
     from .hosting import HostOptions
+    from .sources import open_options
 
+    report = Progress()
     planner, planner_options = split_planner(launch.planner)
     return HostOptions(
         model=ModelOptions(
@@ -178,7 +190,8 @@ def _host_options(launch: Launch, key: str, check: Check) -> HostOptions:
             quant=launch.quant,
             dtype=launch.dtype,
             work_dir=launch.work_dir,
-            open=OpenOptions(say=say),
+            cache=launch.cache,
+            open=open_options(report, launch.hf_cache_dir, launch.trust_remote_code),
         ),
         cluster=ClusterOptions(
             key=key.encode(),
@@ -186,14 +199,16 @@ def _host_options(launch: Launch, key: str, check: Check) -> HostOptions:
             planner=planner,
             planner_options=planner_options,
             limits=Limits(head=launch.head, max_nodes=launch.nodes),
-            exact_nodes=launch.nodes,
+            room=launch.room,
+            min_nodes=launch.min_nodes,
+            settings=launch.settings,
             device=launch.device,
             threads=launch.threads,
             restarts=False,
         ),
         node_host="127.0.0.1",
         node_port=0,
-        report=Progress(),
+        report=report,
         check=check,
     )
 
@@ -210,6 +225,7 @@ async def _serve_here(
         key=key.encode(),
         node_id=_node_id(index),
         work_dir=launch.work_dir,
+        cache=launch.cache,
         device=launch.device,
         threads=launch.threads,
         transport=launch.transport,

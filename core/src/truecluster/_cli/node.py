@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import sys
 from functools import partial
 from typing import Annotated
@@ -10,21 +12,36 @@ import typer
 
 from truecluster.api import RequestError
 
+from . import addresses as a
+from . import life
+from . import memory as m
 from . import options as o
+from . import storage as s
+
+NAME = r"[\x21-\x7e]{1,255}"
 
 
 def node(
-    cluster_host: Annotated[str, typer.Option(metavar="HOST", help="The coordinator's address.")] = "127.0.0.1",
-    cluster_port: Annotated[int, typer.Option(min=1, max=65535, metavar="PORT", help="Its port for nodes.")] = 7001,
+    cluster_host: a.ClusterHost = "127.0.0.1",
+    cluster_port: a.ClusterPort = None,
     key: o.Key = None,
     key_file: o.KeyFile = None,
     device: o.Device = "auto",
     node_id: Annotated[
         str | None, typer.Option(metavar="TEXT", help="This node's name.  [default: the host's]")
     ] = None,
+    max_memory_gb: Annotated[
+        float | None,
+        typer.Option("--max-memory-gb", metavar="F", help="Most memory, in GB, for weights and state here."),
+    ] = None,
     threads: o.Threads = None,
     work_dir: o.WorkDir = None,
+    cache_max_gb: s.CacheMax = s.DEFAULT_GB,
     transport: o.Transport = "tcp",
+    edge_host: a.EdgeHost = None,
+    edge_port: a.EdgePort = 0,
+    advertise_host: a.AdvertiseHost = None,
+    join_timeout: life.JoinTimeout = life.JOIN,
     log_level: o.LogLevel = "info",
     join_from_stdin: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
@@ -34,8 +51,11 @@ def node(
     given = None if join_from_stdin else o.read_key(key, key_file)
     if given is None and not join_from_stdin:
         raise RequestError("a node needs the cluster's key: give it with --key-file or TRUECLUSTER_KEY")
-    import socket
-
+    host, port = a.cluster_address(cluster_host, cluster_port)
+    edges = a.edge_address(edge_host, edge_port, advertise_host)
+    name = check_id(node_id) if node_id is not None else own_name()
+    max_memory = m.in_bytes("--max-memory-gb", max_memory_gb)
+    cache = s.limit(cache_max_gb)
     import anyio
 
     from truecluster._cluster.child import while_parent_lives
@@ -44,9 +64,7 @@ def node(
     from truecluster._node.worker import Node, NodeOptions
     from truecluster._registry import Registry
 
-    join = (
-        Join.read(sys.stdin.buffer) if join_from_stdin else Join(host=cluster_host, port=cluster_port, key=given or "")
-    )
+    join = Join.read(sys.stdin.buffer) if join_from_stdin else Join(host=host, port=port, key=given or "")
     if join is None:
         return
     registry = Registry.installed()
@@ -55,14 +73,31 @@ def node(
         host=join.host,
         port=join.port,
         key=join.key.encode(),
-        node_id=node_id or socket.gethostname(),
+        node_id=name,
+        any_id=node_id is None,
         work_dir=o.work_dir(work_dir),
+        cache=cache,
         device=device,
         threads=threads,
         transport=transport,
+        max_memory=max_memory,
+        edges=edges,
+        join_timeout=0.0 if join_from_stdin else join_timeout,
     )
     serve = Node(registry, chosen, transports).serve
     try:
         anyio.run(partial(while_parent_lives, serve) if join_from_stdin else serve)
     finally:
         transports.close()
+
+
+def check_id(node_id: str) -> str:
+    """Raises `RequestError` for a name that can't be used."""
+    if re.fullmatch(NAME, node_id) is None:
+        raise RequestError(f"--node-id {node_id!r} can't be used: give 1 to 255 ASCII characters without spaces")
+    return node_id
+
+
+def own_name() -> str:
+    """This host's, as far as it can be a node's."""
+    return re.sub(r"[^\x21-\x7e]+", "-", socket.gethostname())[:255] or "node"

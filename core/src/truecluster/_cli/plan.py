@@ -9,14 +9,29 @@ import typer
 
 from truecluster.api import RequestError
 
+from . import memory as m
 from . import options as o
+from . import sources
 
 
 def plan(
-    model: o.Model = o.DEFAULT_MODEL,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REF",
+            help=f"What to plan for.  [default: {o.DEFAULT_MODEL}; with --url, what the cluster runs, as it runs it]",
+        ),
+    ] = None,
     node: Annotated[
         list[str] | None,
-        typer.Option(metavar="DEVICE[:MEMORY]", help="A node, such as cuda:8GB or cpu:4GB or cpu; repeat it."),
+        typer.Option(
+            metavar="DEVICE[:MEMORY]",
+            help="A node and what is free on it, such as cuda:8GB, cpu:500MB, cpu:4GiB or cpu; repeat it.",
+        ),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Plan over the nodes of the cluster whose API is there, http://HOST:PORT."),
     ] = None,
     arch: o.Arch = None,
     quant: o.Quant = None,
@@ -24,48 +39,70 @@ def plan(
     planner: o.PlannerName = "even",
     head: o.Head = "coordinator",
     max_nodes: o.MaxNodes = None,
+    context: m.Context = None,
+    max_sequences: m.MaxSequences = 8,
+    kv_memory_gb: m.KvMemory = None,
+    memory_reserve: m.MemoryReserve = 0.1,
+    target_node_memory_gb: m.TargetMemory = None,
     work_dir: o.WorkDir = None,
+    hf_cache_dir: sources.HfCacheDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object; sizes in bytes.")] = False,
 ) -> None:
-    """Show the split of a model over given nodes: spans, weights, state, and what memory stays free."""
-    if not node:
-        raise RequestError("tc plan needs nodes to plan for: give --node once for each, such as --node cuda:8GB")
-    nodes = [parse_node(text, number) for number, text in enumerate(node, 1)]
+    """Show the split of a model over nodes: spans, weights, state, and what memory stays free."""
+    if bool(node) == bool(url):
+        raise RequestError(
+            "tc plan needs nodes to plan for: give --node once for each, such as --node cuda:8GB, or --url of a cluster"
+        )
+    given = [parse_node(text) for text in node or ()]
     head_place, wanted = o.check_head(head), o.check_dtype(dtype)
     planner_name, planner_options = o.split_planner(planner)
+    room = m.room(context, max_sequences, kv_memory_gb, memory_reserve, target_node_memory_gb)
     from truecluster._cluster.model import ModelOptions
     from truecluster._registry import Registry
-    from truecluster.api import Limits, OpenOptions
+    from truecluster.api import Limits
 
     from . import planning
+    from .asking_cluster import ask_cluster
+    from .progress import Progress
 
-    rows = planning.rows(
-        Registry.installed(),
-        ModelOptions(
-            reference=model,
-            arch=arch,
-            quant=quant,
-            dtype=wanted,
-            work_dir=o.work_dir(work_dir),
-            open=OpenOptions(say=o.say),
-        ),
-        planner_name,
-        planner_options,
-        nodes,
-        Limits(head=head_place, max_nodes=max_nodes),
-    )
-    typer.echo(planning.as_json(rows) if as_json else planning.as_table(rows))
+    view = ask_cluster(url) if url else None
+    if view is not None and model is None:
+        found = planning.running(view)
+    else:
+        found = planning.planned(
+            Registry.installed(),
+            ModelOptions(
+                reference=model or o.DEFAULT_MODEL,
+                arch=arch,
+                quant=quant,
+                dtype=wanted,
+                work_dir=o.work_dir(work_dir),
+                open=sources.open_options(Progress(), hf_cache_dir),
+            ),
+            planning.Question(
+                planner=planner_name,
+                planner_options=planner_options,
+                limits=Limits(head=head_place, max_nodes=max_nodes),
+                room=room,
+                given=given,
+                view=view,
+            ),
+        )
+    typer.echo(planning.as_json(found) if as_json else planning.as_table(found))
 
 
-NODE = re.compile(r"([a-z]+(?::\d+)?)(?::(\d{1,9}(?:\.\d+)?)([KMGT]B))?", re.IGNORECASE)
-UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+NODE = re.compile(r"([a-z]+(?::\d+)?)(?::(\d{1,9}(?:\.\d+)?)([KMGT])(i?)B)?", re.IGNORECASE)
+POWERS = {"K": 1, "M": 2, "G": 3, "T": 4}
 
 
-def parse_node(text: str, number: int) -> tuple[str, str, int | None]:
-    """``cuda:8GB`` → (node-1, cuda, 8·10⁹); without a size the memory is unknown. Raises `RequestError`."""
+def parse_node(text: str) -> tuple[str, int | None]:
+    """``cuda:8GB`` → (cuda, 8·10⁹), ``cpu:1KiB`` → (cpu, 1024); without a size it is unknown. Raises `RequestError`."""
     found = NODE.fullmatch(text)
     if found is None:
-        raise RequestError(f"--node {text!r} is not of the form DEVICE[:MEMORY], such as cuda:8GB, cuda:1:8GB or cpu")
-    device, amount, unit = found.groups()
-    memory = None if amount is None else int(float(amount) * UNITS[unit.upper()])
-    return f"node-{number}", device, memory
+        raise RequestError(
+            f"--node {text!r} is not of the form DEVICE[:MEMORY], such as cuda:8GB, cuda:1:8GiB, cpu:500MB or cpu"
+        )
+    device, amount, unit, binary = found.groups()
+    if amount is None:
+        return device.lower(), None
+    return device.lower(), int(float(amount) * (1024 if binary else 1000) ** POWERS[unit.upper()])

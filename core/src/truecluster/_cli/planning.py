@@ -4,88 +4,117 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 
-from truecluster._cluster.model import ModelOptions, load_model
-from truecluster._cluster.planning import checked_plan, make_planner
+from truecluster._cluster.memory import NodeFacts
+from truecluster._cluster.model import ClusterModel, ModelOptions, load_model
+from truecluster._cluster.planning import Planning, make_planner
 from truecluster._cluster.profile import measure
-from truecluster._cluster.provision import RunSettings
+from truecluster._cluster.settings import RunSettings
+from truecluster._cluster.view import plan_view, read_node
 from truecluster._node.devices import Devices
+from truecluster._plan import Room, process_bytes
 from truecluster._registry import Registry
-from truecluster.api import Limits, ModelProfile, NodeProfile, Placement
+from truecluster.api import COORDINATOR, AddressError, DType, Limits, RequestError
+
+from .options import say
+
+SIZES = ("weights", "ends", "state", "workspace", "process", "needed", "free", "margin")
 
 
 @attrs.frozen(kw_only=True)
-class PlanRow:
-    """One stage; sizes in bytes, ``memory`` and ``margin`` ``None`` where a node's memory isn't known."""
+class Question:
+    """What is to be planned. ``given`` are (device, free bytes) of nodes, or ``view`` is a running cluster's."""
 
-    node: str
-    device: str
-    span: str
-    weights: int
-    state: int
-    needed: int
-    memory: int | None
-    margin: int | None
+    planner: str
+    planner_options: Mapping[str, str]
+    limits: Limits
+    room: Room
+    given: Sequence[tuple[str, int | None]]
+    view: Mapping[str, Any] | None
 
 
-def rows(
-    registry: Registry,
-    options: ModelOptions,
-    planner: str,
-    planner_options: Mapping[str, str],
-    nodes: Sequence[tuple[str, str, int | None]],
-    limits: Limits,
-) -> list[PlanRow]:
-    """Plan, and count. Raises `PlanError` with the numbers where it doesn't fit."""
-    for _, device, _ in nodes:
+def running(view: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan that a cluster runs. Raises `RequestError` where it has none yet."""
+    plan = view.get("plan")
+    if not isinstance(plan, dict):
+        raise RequestError(
+            f"the cluster has {len(view['nodes'])} nodes and no plan at work yet: wait until it is ready, or name a "
+            "model with --model to plan it over these nodes"
+        )
+    return plan
+
+
+def planned(registry: Registry, options: ModelOptions, question: Question) -> dict[str, Any]:
+    """As `plan_view`. Raises `PlanError` with the numbers where it doesn't fit."""
+    for device, _ in question.given:
         registry.spec("device", device.partition(":")[0])
-    chosen = make_planner(registry, planner, planner_options)
+    planner = make_planner(registry, question.planner, question.planner_options)
     model = load_model(registry, options)
     with model.bound.checkpoint:
         devices = Devices(registry)
-        profile, _ = measure(model, registry, devices.open(devices.choose("cpu"), None), RunSettings().max_tokens)
-    profiles = [NodeProfile(id=id, device=device, memory=memory) for id, device, memory in nodes]
-    placements = checked_plan(chosen, planner, profile, profiles, limits)
-    return [_row(placement, profile, {p.id: p for p in profiles}) for placement in placements]
+        here, sequences = devices.open(devices.choose("cpu"), None), question.room.sequences
+        planning = Planning(
+            planner=planner,
+            name=question.planner,
+            measured=measure(model, registry, here, RunSettings().max_tokens, sequences),
+            limits=question.limits,
+            room=question.room,
+            own=NodeFacts(id=COORDINATOR, device="cpu", place=None, free=None),
+        )
+        found = planning.plan(*_nodes(question, model))
+    if found.fitted.reduction:
+        say(found.fitted.reduction)
+    return plan_view(found, model.name)
 
 
-def _row(placement: Placement, model: ModelProfile, nodes: Mapping[str, NodeProfile]) -> PlanRow:
-    node, span = nodes.get(placement.node), placement.span
-    state = sum(part.state for part in model.blocks[span.start : span.stop])
-    needed = model.needed(span)
-    memory = node.memory if node else None
-    return PlanRow(
-        node=placement.node,
-        device=node.device if node else "",
-        span=str(span),
-        weights=needed - state - model.workspace,
-        state=state,
-        needed=needed,
-        memory=memory,
-        margin=None if memory is None else memory - needed,
-    )
+def _nodes(question: Question, model: ClusterModel) -> tuple[list[NodeFacts], list[DType]]:
+    """Each node, and what it computes in."""
+    if question.view is None:
+        facts = [_given(number, *each) for number, each in enumerate(question.given, 1)]
+        return facts, [DType.FP32 if node.device == "cpu" else model.dtype for node in facts]
+    try:
+        read = [read_node(node, model.dtype) for node in question.view["nodes"]]
+    except (KeyError, TypeError) as error:
+        raise AddressError(f"the cluster's answer isn't of this version: {error!r}; update one of the two") from None
+    return [facts for facts, _ in read], [compute for _, compute in read]
 
 
-def as_json(found: Sequence[PlanRow]) -> str:
-    """One object with a list of stages."""
-    return json.dumps({"stages": [attrs.asdict(row) for row in found]}, indent=1)
+def _given(number: int, device: str, memory: int | None) -> NodeFacts:
+    """A machine of its own, on which so much is free before the node starts."""
+    free = None if memory is None else max(0, memory - process_bytes(device))
+    return NodeFacts(id=f"node-{number}", device=device, place=number, free=free)
 
 
-def as_table(found: Sequence[PlanRow]) -> str:
-    """Aligned columns, sizes in MB."""
-    heads = ("NODE", "DEVICE", "SPAN", "WEIGHTS MB", "STATE MB", "NEEDED MB", "MEMORY MB", "MARGIN MB")
-    lines = [heads, *(_cells(row) for row in found)]
+def as_json(plan: Mapping[str, Any]) -> str:
+    """Sizes in bytes, lengths in tokens."""
+    return json.dumps(plan, indent=1)
+
+
+def as_table(plan: Mapping[str, Any]) -> str:
+    """Aligned columns, sizes in MB, and what they mean."""
+    heads = ("NODE", "DEVICE", "SPAN", *(f"{size.upper()} MB" for size in SIZES))
+    lines = [heads, *(_cells(stage) for stage in plan["stages"])]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
+    table = [
         "  ".join(
             cell.ljust(w) if i < 3 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        )
+        ).rstrip()
         for line in lines
+    ]
+    return "\n".join([*table, "", _explained(plan)])
+
+
+def _cells(stage: Mapping[str, Any]) -> tuple[str, ...]:
+    sizes = (stage[size] for size in SIZES)
+    return (stage["node"], stage["device"], stage["span"], *("-" if s is None else f"{s / 1e6:.1f}" for s in sizes))
+
+
+def _explained(plan: Mapping[str, Any]) -> str:
+    return (
+        f"{plan['model']}: context {plan['context']:,} tokens, {plan['sequences']} requests at once, state for "
+        f"{plan['state_tokens']:,} tokens in all.\nNEEDED is the sum of the columns before it, PROCESS what Python and "
+        "torch take by themselves. FREE is what a node may use,\nits reserve left alone, and MARGIN what stays of it."
     )
-
-
-def _cells(row: PlanRow) -> tuple[str, ...]:
-    sizes = (row.weights, row.state, row.needed, row.memory, row.margin)
-    return (row.node, row.device, row.span, *("-" if size is None else f"{size / 1e6:.1f}" for size in sizes))

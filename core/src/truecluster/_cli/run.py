@@ -9,7 +9,11 @@ import typer
 
 from truecluster.api import RequestError
 
+from . import addresses as a
+from . import life, sources
+from . import memory as m
 from . import options as o
+from . import storage as s
 
 
 def run(
@@ -24,10 +28,21 @@ def run(
     transport: o.Transport = "tcp",
     head: o.Head = "coordinator",
     nodes: Annotated[int, typer.Option(min=1, metavar="N", help="Local worker processes.")] = 2,
-    max_nodes: o.MaxNodes = None,
+    min_nodes: life.MinNodes = None,
+    max_nodes: life.MaxNodes = None,
+    context: m.Context = None,
+    max_sequences: m.MaxSequences = 8,
+    kv_memory_gb: m.KvMemory = None,
+    memory_reserve: m.MemoryReserve = 0.1,
+    ready_timeout: life.ReadyTimeout = life.READY,
+    step_timeout: life.StepTimeout = life.STEP,
+    stop_timeout: life.StopTimeout = life.STOP,
     threads: o.Threads = None,
     device: o.Device = "auto",
     work_dir: o.WorkDir = None,
+    hf_cache_dir: sources.HfCacheDir = None,
+    trust_remote_code: sources.TrustRemoteCode = False,
+    cache_max_gb: s.CacheMax = s.DEFAULT_GB,
     max_tokens: Annotated[int, typer.Option(min=0, metavar="N", help="Most tokens to answer with.")] = 256,
     temperature: Annotated[
         float | None, typer.Option(min=0, max=2, help="0 is greedy.  [default: the model's, else 0]")
@@ -56,7 +71,11 @@ def run(
         raise RequestError("--raw has no chat template to put --system in; leave one of them out")
     if prompt is not None and not prompt.strip():
         raise RequestError("the prompt is empty; give one, or leave it out to chat")
+    api_host = a.only_api_host(api_host)
     o.check_api_host(api_host)
+    started = min(nodes, max_nodes or nodes)
+    if min_nodes is not None and min_nodes > started:
+        raise RequestError(f"--min-nodes {min_nodes} is more than the {started} that are started; give more --nodes")
     from . import local
 
     launch = local.Launch(
@@ -67,10 +86,16 @@ def run(
         planner=planner,
         transport=transport,
         head=o.check_head(head),
-        nodes=min(nodes, max_nodes or nodes),
+        room=m.room(context, max_sequences, kv_memory_gb, memory_reserve),
+        nodes=started,
+        min_nodes=min_nodes or started,
+        settings=life.settings(ready_timeout, step_timeout, stop_timeout),
         threads=threads,
         device=device,
         work_dir=o.work_dir(work_dir),
+        hf_cache_dir=hf_cache_dir,
+        trust_remote_code=trust_remote_code,
+        cache=s.limit(cache_max_gb),
         log_level=log_level,
     )
     asking = o.Asking(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
 import attrs
-from anyio.abc import ByteStream, Listener, TaskGroup
+from anyio.abc import TaskGroup
 from anyio.from_thread import BlockingPortal
 from anyio.to_thread import run_sync
 
@@ -17,28 +18,34 @@ from truecluster._node.transports import Transports
 from truecluster._pipeline.build import HandleCache
 from truecluster._pipeline.dtypes import offered, pick
 from truecluster._pipeline.run import Run
-from truecluster._plan import RunPlan, StagePlan, build_plan
-from truecluster._registry import Registry
+from truecluster._plan import Room, Route, RunPlan, StagePlan, build_plan, wanted_size
+from truecluster._registry import SILENT, Events, Registry
 from truecluster._wire.messages import StopReason
 from truecluster.api import (
     COORDINATOR,
     DeviceContext,
     Dtypes,
     Limits,
-    Placement,
-    PlanError,
+    NodeError,
+    PlanMade,
     TransportError,
     TrueClusterError,
 )
 
 from .compat import check_hello, needed_by
+from .gathering import Found, Gathering
+from .memory import NodeFacts
 from .model import ClusterModel
-from .nodes import Nodes, NodeSession
+from .nodes import Nodes, NodeSession, by_name
 from .packing import pack_all
-from .planning import checked_plan, make_planner
+from .planning import Planned, Planning, make_planner
 from .profile import measure
-from .provision import House, Provision, RunSettings
+from .provision import House, Provision
 from .report import Report
+from .routes import EdgeUnreachable, Routes, described, named_ends
+from .settings import RunSettings
+from .spares import Spares
+from .view import cluster_view
 
 RETRY_SECONDS = 5.0
 """After a run that could not start, unless nodes come or go."""
@@ -46,7 +53,7 @@ RETRY_SECONDS = 5.0
 
 @attrs.frozen(kw_only=True)
 class ClusterOptions:
-    """What the user said of the cluster. ``exact_nodes`` waits for that many; ``None`` for as few as hold the model.
+    """What the user said of the cluster. ``min_nodes`` are waited for; more only where those can't hold the model.
 
     ``restarts``: after a fault, wait for nodes and make a new run, instead of giving up.
     """
@@ -56,7 +63,9 @@ class ClusterOptions:
     planner: str = "even"
     planner_options: Mapping[str, str] = attrs.field(factory=dict)
     limits: Limits = attrs.field(factory=Limits)
-    exact_nodes: int | None = None
+    room: Room = attrs.field(factory=Room)
+    min_nodes: int = 1
+    settings: RunSettings = attrs.field(factory=RunSettings)
     device: str = "auto"
     threads: int | None = None
     restarts: bool = True
@@ -72,6 +81,8 @@ class Coordinator:
         options: ClusterOptions,
         transports: Transports,
         report: Report,
+        nodes: Nodes,
+        events: Events = SILENT,
     ) -> None:
         self._registry = registry
         self._model = model
@@ -80,11 +91,15 @@ class Coordinator:
         self._report = report
         devices = Devices(registry)
         self._device: DeviceContext = devices.open(devices.choose(options.device), options.threads)
-        self._planner = make_planner(registry, options.planner, options.planner_options)
-        self.settings = RunSettings()
-        needed = needed_by(model, registry, options.transport)
-        self.nodes = Nodes(key=options.key, check=lambda hello: check_hello(hello, needed))
-        self._profile, self._size = measure(model, registry, self._device, self.settings.max_tokens)
+        self.settings = options.settings
+        self._needed = needed_by(model, registry, options.transport)
+        self.nodes = nodes
+        self._events = events
+        self._planning = self._make_planning()
+        self._context = wanted_size(self._planning.measured, options.room).context
+        self._gathering = Gathering(nodes, self._plan, options.min_nodes, report)
+        self._routes = Routes()
+        self._spares = Spares(nodes, report)
         self._packed = anyio.Event()
         self._closing = anyio.Event()
         self._closed = anyio.Event()
@@ -93,8 +108,22 @@ class Coordinator:
         self._runs = 0
         self._provisions: dict[int, Provision] = {}
 
-    async def serve(self, listener: Listener[ByteStream], portal: BlockingPortal) -> None:
-        """Accept nodes and pack weights until cancelled, or until `close`."""
+    def _make_planning(self) -> Planning:
+        options, place = self._options, (socket.gethostname(), self._device.id)
+        measured = measure(
+            self._model, self._registry, self._device, self.settings.max_tokens, options.room.sequences
+        )
+        return Planning(
+            planner=make_planner(self._registry, options.planner, options.planner_options),
+            name=options.planner,
+            measured=measured,
+            limits=options.limits,
+            room=options.room,
+            own=NodeFacts(id=COORDINATOR, device=self._device.id, place=place, free=self._device.memory()[1]),
+        )
+
+    async def serve(self, portal: BlockingPortal) -> None:
+        """Let nodes in and pack weights until cancelled, or until `close`."""
         self._house = House(
             registry=self._registry,
             model=self._model,
@@ -105,11 +134,14 @@ class Coordinator:
             key=self._options.key,
             portal=portal,
             report=self._report,
+            events=self._events,
         )
-        self.listening.set()
         async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            self.nodes.open(lambda hello: check_hello(hello, self._needed))
+            self.listening.set()
             tasks.start_soon(self._pack)
-            tasks.start_soon(listener.serve, self.nodes.accept)
+            tasks.start_soon(self._spares.watch)
             await self._closed.wait()
             tasks.cancel_scope.cancel()
 
@@ -130,8 +162,8 @@ class Coordinator:
 
     @property
     def needed_nodes(self) -> int:
-        """How many nodes a run waits for, at the least."""
-        return self._options.exact_nodes or 1
+        """How many nodes a run waits for, as far as that can be told."""
+        return self._gathering.required
 
     def create(self) -> Run | None:
         """See `RunFactory`."""
@@ -141,9 +173,14 @@ class Coordinator:
         """See `RunFactory`."""
         self._house.portal.call(self._release, run)
 
-    def _plan(self, sessions: list[NodeSession]) -> list[Placement]:
-        profiles = [session.profile() for session in sessions]
-        return checked_plan(self._planner, self._options.planner, self._profile, profiles, self._options.limits)
+    @property
+    def context(self) -> int:
+        """Tokens that a sequence may have: in the latest run, or in the one that is aimed at."""
+        return self._context
+
+    def _plan(self, sessions: Sequence[NodeSession]) -> Planned:
+        dtypes = self._dtypes(sessions)
+        return self._planning.plan([s.facts() for s in sessions], [dtypes[s.id].compute for s in sessions])
 
     async def _create(self) -> Run | None:
         while not self._closing.is_set():
@@ -174,18 +211,36 @@ class Coordinator:
                 tasks.cancel_scope.cancel()
         return run
 
-    async def _provision(self, sessions: list[NodeSession], placements: list[Placement]) -> Run:
+    async def _provision(self, sessions: Sequence[NodeSession], planned: Planned) -> Run:
+        """Where an end of an edge can't dial the other, the next try takes another route."""
         await self._packed.wait()
+        while True:
+            plan = self._run_plan(sessions, planned)
+            try:
+                return await self._try(plan, planned, sessions)
+            except EdgeUnreachable as error:
+                self._report.say(self._routes.learn(error, plan, {s.id: s for s in sessions}))
+
+    def _run_plan(self, sessions: Sequence[NodeSession], planned: Planned) -> RunPlan:
         self._runs += 1
-        plan = build_plan(
-            placements,
+        nodes = {s.id: s for s in sessions}
+        return build_plan(
+            planned.fitted.placements,
             run=self._runs,
             model=self._model.name,
             transport=self._options.transport,
             dtypes=self._dtypes(sessions),
             threads=dict.fromkeys((s.id for s in sessions), self._options.threads),
+            route=lambda producer, consumer: self._routes.of(nodes.get(producer), nodes.get(consumer)),
         )
-        provision = Provision(self._house, plan, self._size, {s.id: s for s in sessions})
+
+    async def _try(self, plan: RunPlan, planned: Planned, sessions: Sequence[NodeSession]) -> Run:
+        if planned.fitted.reduction:
+            self._report.say(planned.fitted.reduction)
+        self._context = planned.fitted.size.context
+        placements = tuple(planned.fitted.placements)
+        self._events.emit(PlanMade(run=plan.run, model=self._model.name, placements=placements))
+        provision = Provision(self._house, plan, planned, {s.id: s for s in sessions})
         try:
             with one_error():
                 run = await provision.start()
@@ -195,6 +250,7 @@ class Coordinator:
                 raise provision.fault from error
             raise
         self._provisions[plan.run] = provision
+        self._tasks.start_soon(provision.vigil.steps, run)
         self._announce(plan, provision)
         return run
 
@@ -205,6 +261,7 @@ class Coordinator:
         return own | {session.id: pick(wanted, session.hello.dtypes) for session in sessions}
 
     async def _release(self, run: Run) -> None:
+        self._spares.use(None)
         provision = self._provisions.pop(run.plan.run)
         await provision.stop(StopReason.FAULTED if run.failure else StopReason.COMPLETED)
         if run.failure is not None:
@@ -212,27 +269,19 @@ class Coordinator:
             if not self._options.restarts:
                 self.give_up(run.failure)
 
-    async def _enough(self) -> tuple[list[NodeSession], list[Placement]] | None:
-        """The nodes to use and their placements, once there are enough; ``None`` when it is time to stop."""
-        while not self._closing.is_set():
-            changed, ready = self.nodes.changed, sorted(self.nodes.ready(), key=_by_name)
-            found = self._try_plan(ready)
-            if found is not None:
-                return found
-            self._report.say(f"waiting for nodes: {len(ready)} of {self.needed_nodes} are here")
-            await _any(changed, self._closing)
-        return None
-
-    def _try_plan(self, ready: list[NodeSession]) -> tuple[list[NodeSession], list[Placement]] | None:
-        exact = self._options.exact_nodes
-        if exact is not None:
-            return (ready[:exact], self._plan(ready[:exact])) if len(ready) >= exact else None
-        for count in range(1, len(ready) + 1):
-            try:
-                return ready[:count], self._plan(ready[:count])
-            except PlanError as error:
-                self._report.say(f"{count} of {len(ready)} nodes: {error}")
-        return None
+    async def _enough(self) -> Found | None:
+        """The nodes to use and their plan, once there are enough; ``None`` when it is time to stop."""
+        with anyio.move_on_after(None if self._options.restarts else self.settings.ready_timeout):
+            while not self._closing.is_set():
+                changed, found = self.nodes.changed, self._gathering.now()
+                if found is not None:
+                    return found
+                if self._gathering.trouble is not None and not self._options.restarts:
+                    raise self._gathering.trouble  # nobody else will come
+                await _any(changed, self._closing)
+            return None
+        here, timeout = len(self.nodes.ready()), self.settings.ready_timeout
+        raise NodeError(f"{here} of {self.needed_nodes} nodes came within {timeout:g} s (--ready-timeout)")
 
     async def _pack(self) -> None:
         try:
@@ -248,9 +297,16 @@ class Coordinator:
                 f"{moved.node}: {stage.span} in {named(stage.dtypes)}, "
                 f"weights {megabytes(moved.stored)} from its store, {megabytes(moved.sent)} sent"
             )
-        spare = sorted(set(self.nodes.joined) - set(plan.nodes))
-        if spare:
-            self._report.say(f"not needed: {', '.join(spare)}; with --max-nodes the model is split over more")
+        for edge in plan.edges:
+            if edge.route is not Route.DIRECT:
+                self._report.say(described(edge.route, *named_ends(plan, edge)))
+        self._spares.use(plan.nodes)
+
+    def view(self) -> dict[str, Any]:
+        """The nodes and the plan at work, for ``GET /cluster``."""
+        provision = self._provisions.get(self._runs)
+        planned = None if provision is None else provision.planned
+        return cluster_view(self._model.name, sorted(self.nodes.ready(), key=by_name), planned)
 
     def report(self) -> dict[str, Any]:
         """The plan of the latest live run and the bytes that moved, for ``--json``; empty without one."""
@@ -262,11 +318,6 @@ class Coordinator:
             "stored_bytes": sum(m.stored for m in provision.moved),
             "sent_bytes": sum(m.sent for m in provision.moved),
         }
-
-
-def _by_name(session: NodeSession) -> tuple[int, str]:
-    """The same nodes get the same spans at every start, so that what they store serves again."""
-    return len(session.id), session.id
 
 
 def stage_report(stage: StagePlan) -> dict[str, str]:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import anyio
 import attrs
 
+from truecluster._registry import Events
 from truecluster._weights.catalog import Catalog, Unit
 from truecluster._wire import messages as wire
-from truecluster.api import NodeError
+from truecluster.api import NodeError, WeightsProgress
 
 from .nodes import NodeSession
 from .push import Push
@@ -42,6 +43,7 @@ class Delivery:
     units: Sequence[Unit]
     catalog: Catalog
     report: Report
+    events: Events
     timeout: float
 
     @property
@@ -52,15 +54,22 @@ class Delivery:
         """What the node lacks, once it was told its assignment."""
         return await self._word("checking", wire.Need)
 
-    async def push(self, need: wire.Need, ticket: bytes) -> int:
-        """Send that, and that it was all; ``ticket`` opens the outbound edge. Returns how many bytes were sent."""
+    async def push(self, need: wire.Need, inbound_ticket: bytes, outbound_ticket: bytes) -> int:
+        """Send that, and that it was all, with tickets of the edges that the node dials. Returns the bytes sent."""
         bulk = self.remote.session.bulk
         assert bulk is not None
         push = Push.of(need, bulk, self.catalog, self.units)
+
+        def progress(done: int) -> None:
+            self._advance(advance, done)
+            self.events.emit(WeightsProgress(run=need.run, node=self.node, done=done, total=push.total))
+
         with self.report.task(f"sending weights to {self.node}", push.total) as advance:
-            sent = await push.send(lambda done: self._advance(advance, done))
+            sent = await push.send(progress)
         with anyio.CancelScope(shield=True):
-            await bulk.send(wire.WeightsComplete(run=need.run, outbound_ticket=ticket))
+            await bulk.send(
+                wire.WeightsComplete(run=need.run, inbound_ticket=inbound_ticket, outbound_ticket=outbound_ticket)
+            )
         return sent
 
     async def loaded(self, sent: int) -> tuple[wire.LoadComplete, Moved]:

@@ -10,7 +10,7 @@ from truecluster._registry import Registry
 from truecluster._weights.binding import BoundModel, bind, parts_of
 from truecluster._weights.catalog import Catalog
 from truecluster._weights.opening import open_checkpoint
-from truecluster._weights.store import Store
+from truecluster._weights.store import DEFAULT_LIMIT, Store
 from truecluster.api import (
     ArchitectureSpec,
     Checkpoint,
@@ -27,13 +27,17 @@ DEFAULT_RECIPE = "fp16"
 
 @attrs.frozen(kw_only=True)
 class ModelOptions:
-    """What the user said of the model; ``quant`` and ``dtype`` are ``None`` where nothing was typed."""
+    """What the user said of the model; ``quant`` and ``dtype`` are ``None`` where nothing was typed.
+
+    ``cache`` is how many bytes of packed weights are kept in ``work_dir``.
+    """
 
     reference: str
     arch: str | None = None
     quant: str | None = None
     dtype: DType | None = None
     work_dir: Path
+    cache: int = DEFAULT_LIMIT
     open: OpenOptions = attrs.field(factory=OpenOptions)
 
 
@@ -71,7 +75,7 @@ def load_model(registry: Registry, options: ModelOptions) -> ClusterModel:
         spec = find_architecture(registry, checkpoint, options.arch)
         bound = bind(checkpoint, registry.resolve("architecture", spec.name)(), spec.name)
         recipe = registry.recipe(options.quant or default_recipe(bound, options.dtype))
-        catalog = Catalog(bound, recipe, registry, Store(options.work_dir))
+        catalog = Catalog(bound, recipe, registry, Store(options.work_dir, options.cache))
         for part in parts_of(bound.config):
             for slot in bound.architecture.slots(bound.config, part):
                 catalog.nbytes(slot)

@@ -1,12 +1,28 @@
-"""Asking a planner, and checking what it answers."""
+"""Asking a planner, checking what it answers, and giving the run as much state as fits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial, reduce
 
-from truecluster._plan import validate
+import attrs
+
+from truecluster._plan import Fitted, Measured, Room, Share, fit, shares, validate
 from truecluster._registry import Registry
-from truecluster.api import Limits, ModelProfile, NodeProfile, Placement, Planner, PluginError, TrueClusterError
+from truecluster.api import (
+    COORDINATOR,
+    DType,
+    Limits,
+    ModelProfile,
+    NodeProfile,
+    Placement,
+    PlanError,
+    Planner,
+    PluginError,
+    TrueClusterError,
+)
+
+from .memory import NodeFacts, profiles
 
 
 def make_planner(registry: Registry, name: str, options: Mapping[str, str]) -> Planner:
@@ -27,3 +43,48 @@ def checked_plan(
         raise PluginError(f"planner {name!r} failed: {type(error).__name__}: {error}; choose another") from error
     validate(placements, model, nodes, limits, planner=name)
     return placements
+
+
+@attrs.frozen(kw_only=True)
+class Planned:
+    """A plan, and what was known of the nodes, the coordinator among them, when it was made."""
+
+    fitted: Fitted
+    nodes: tuple[NodeProfile, ...]
+
+    @property
+    def shares(self) -> list[Share]:
+        """What each node's memory is taken by."""
+        return shares(self.fitted.placements, self.fitted.model, self.nodes)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Planning:
+    """What stays the same from plan to plan. ``own`` is the coordinator's machine."""
+
+    planner: Planner
+    name: str
+    measured: Measured
+    limits: Limits
+    room: Room
+    own: NodeFacts
+
+    def plan(self, nodes: Sequence[NodeFacts], computes: Sequence[DType]) -> Planned:
+        """Over ``nodes``; ``computes`` has what each computes in. Raises `PlanError` with the missing bytes."""
+        measured = attrs.evolve(self.measured, compute=reduce(DType.wider, computes) if computes else DType.FP32)
+        ends = self._ends(measured.stateless)
+        own = profiles([self.own], self.room)[0]
+        if own.memory is not None and ends > own.memory:
+            raise PlanError(
+                f"the coordinator would need {ends:,} bytes for embed and head of {measured.stateless.name} and has "
+                f"{own.memory:,}: put them on the nodes with --head last-stage, or take a smaller --quant"
+            )
+        there = profiles(nodes, self.room, {self.own.place: ends})
+        ask = partial(checked_plan, self.planner, self.name, nodes=there, limits=self.limits)
+        return Planned(fitted=fit(measured, self.room, ask), nodes=(*there, own))
+
+    def _ends(self, model: ModelProfile) -> int:
+        """Bytes of the stages that the coordinator hosts."""
+        if self.limits.head != COORDINATOR:
+            return 0
+        return model.ends(embed=True, head=True) + 2 * model.workspace

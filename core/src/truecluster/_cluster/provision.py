@@ -15,31 +15,23 @@ from truecluster._pipeline.machines import RUN, Machine, RunState
 from truecluster._pipeline.run import Capacity, Run
 from truecluster._pipeline.stage import SampleUpdate
 from truecluster._plan import EdgePlan, RunPlan, StagePlan
-from truecluster._registry import Registry
+from truecluster._registry import Events, Registry
 from truecluster._weights.catalog import Unit
 from truecluster._wire import messages as wire
 from truecluster._wire.connection import Connection
 from truecluster._wire.handshake import Purpose, prover
-from truecluster.api import COORDINATOR, DeviceContext, EdgeTerms, TransportError, TrueClusterError
+from truecluster.api import COORDINATOR, DeviceContext, EdgeTerms, RunStateChanged, TransportError, TrueClusterError
 
 from .delivery import Delivery, Moved, total_bytes
 from .edges import OwnEdges
 from .model import ClusterModel
 from .nodes import NodeSession
 from .own import OwnStages
-from .profile import StateSize
+from .planning import Planned
 from .remote import RemoteStage
 from .report import Report
-
-
-@attrs.frozen(kw_only=True)
-class RunSettings:
-    """Numbers of a run: tokens per step, and seconds."""
-
-    max_tokens: int = 256
-    ready_timeout: float = 600.0
-    step_timeout: float = 60.0
-    stop_timeout: float = 10.0
+from .settings import RunSettings
+from .vigil import Vigil
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -55,26 +47,31 @@ class House:
     key: bytes = attrs.field(repr=False)
     portal: BlockingPortal
     report: Report
+    events: Events
 
 
 class Provision:
     """One run's stages and edges. `start` once; `stop` once, whether or not it started."""
 
-    def __init__(self, house: House, plan: RunPlan, size: StateSize, sessions: Mapping[str, NodeSession]) -> None:
+    def __init__(self, house: House, plan: RunPlan, planned: Planned, sessions: Mapping[str, NodeSession]) -> None:
         self.plan = plan
         self.moved: list[Moved] = []
-        self.machine = Machine(RUN, RunState.PLANNING)
+        self.machine = Machine(RUN, RunState.PLANNING, self._went_on)
         self._house = house
-        self._size = size
+        self.planned = planned
+        self._size = planned.fitted.size
+        self._pages = self._size.pages
         self._remote = {
             s.index: RemoteStage(sessions[s.node], plan.run, s) for s in plan.stages if s.node != COORDINATOR
         }
+        self.vigil = Vigil([remote.session for remote in self._remote.values()], house.settings)
         self._own = OwnStages(house.registry, house.device, house.model.catalog, house.handles)
         self._edges = OwnEdges(plan, house.transports, house.device, self._terms)
 
     async def start(self) -> Run:
         """Everything up to the readiness barrier. Raises the first fault."""
         self.machine.to(RunState.PROVISIONING)
+        self.vigil.loading()
         units = {stage.index: await run_sync(self._units, stage) for stage in self.plan.stages}
         self._edges.offer()
         needs: dict[int, wire.Need] = {}
@@ -92,6 +89,9 @@ class Provision:
             remote.watch(run.fault)
         return run
 
+    def _went_on(self, state: RunState) -> None:
+        self._house.events.emit(RunStateChanged(run=self.plan.run, state=state.value))
+
     @property
     def fault(self) -> TrueClusterError | None:
         """What a node said or did; an edge that can't be opened is often only what follows from it."""
@@ -101,12 +101,14 @@ class Provision:
         """Tell every node, end the own stages, and wait until all is quiet or the time is up."""
         self.machine.try_to(RunState.FAULTED)
         self.machine.to(RunState.TEARING_DOWN)
+        self.vigil.stopping()
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as tasks:
                 for remote in self._remote.values():
                     tasks.start_soon(self._stop_remote, remote, reason)
                 tasks.start_soon(run_sync, self._own.stop, self._house.settings.stop_timeout)
             self._edges.close()
+        self.vigil.over()
         self.machine.to(RunState.DONE)
 
     def _units(self, stage: StagePlan) -> list[Unit]:
@@ -115,11 +117,13 @@ class Provision:
         return self._house.model.catalog.units(slots)
 
     def _terms(self, edge: EdgePlan, far: int) -> EdgeTerms:
-        """The other end is on a node; the coordinator is reached where that node reached it."""
+        """Of an edge to or from a node. No host is advertised: the node dials the one where it has joined."""
         return EdgeTerms(
             edge=edge.id,
             host=self._remote[far].session.local_host,
+            advertised="",
             prove=prover(self._house.key, Purpose.EDGE),
+            open_timeout=self._house.settings.ready_timeout,
             timeout=self._house.settings.step_timeout,
         )
 
@@ -128,7 +132,7 @@ class Provision:
     ) -> None:
         await remote.session.control.send(self._assignment(remote, units))
         needs[index] = await self._delivery(remote, units).need()
-        self._edges.tickets[remote.plan.inbound] = needs[index].inbound_ticket
+        self._edges.heard(remote.plan, needs[index])
 
     def _assignment(self, remote: RemoteStage, units: Sequence[Unit]) -> wire.Assignment:
         bound, settings, stage = self._house.model.bound, self._house.settings, remote.plan
@@ -149,17 +153,21 @@ class Provision:
             edge_transport=self.plan.edge(stage.inbound).transport,
             inbound_edge=stage.inbound,
             outbound_edge=stage.outbound,
+            dials=self._edges.dialled_by(stage),
             inbound_dtype=self.plan.edge(stage.inbound).dtype,
             outbound_dtype=self.plan.edge(stage.outbound).dtype,
             device=remote.session.device,
+            ready_timeout_s=settings.ready_timeout,
             step_timeout_s=settings.step_timeout,
+            stop_timeout_s=settings.stop_timeout,
             max_step_tokens=settings.max_tokens,
         )
 
     async def _load(self, remote: RemoteStage, units: Sequence[Unit], need: wire.Need) -> None:
         delivery = self._delivery(remote, units)
-        sent = await delivery.push(need, self._edges.tickets[remote.plan.outbound])
-        _, moved = await delivery.loaded(sent)
+        sent = await delivery.push(need, *self._edges.tickets_for(remote.plan))
+        ready, moved = await delivery.loaded(sent)
+        self._pages = min(self._pages, ready.pages_capacity)
         self.moved.append(moved)
 
     def _delivery(self, remote: RemoteStage, units: Sequence[Unit]) -> Delivery:
@@ -169,6 +177,7 @@ class Provision:
             units=units,
             catalog=house.model.catalog,
             report=house.report,
+            events=house.events,
             timeout=house.settings.ready_timeout,
         )
 
@@ -207,10 +216,10 @@ class Provision:
 
     def _make_run(self) -> Run:
         capacity = Capacity(
-            pages=self._size.pages,
+            pages=self._pages,
             sequences=self._size.sequences,
             max_tokens=self._house.settings.max_tokens,
-            context=self._house.model.bound.config.context,
+            context=self._size.of(self._pages).context,
         )
         self.machine.to(RunState.RUNNING)
         return Run(self.plan, capacity, *self._edges.of_engine(), self._updater(), self.machine)

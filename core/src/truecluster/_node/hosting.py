@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from truecluster._pipeline.build import HandleCache, StageFacts, build_stage
 from truecluster._pipeline.runner import Progress, StageRunner
@@ -16,7 +18,6 @@ from truecluster._wire import messages as wire
 from truecluster.api import (
     Architecture,
     DeviceContext,
-    Edge,
     EdgeTerms,
     NodeError,
     Packed,
@@ -24,7 +25,9 @@ from truecluster.api import (
     TrueClusterError,
 )
 
+from .checking import check_assignment
 from .dtypes import assigned_dtypes
+from .ends import Ends
 from .receiving import Receiving
 from .transports import Transports
 
@@ -48,51 +51,59 @@ class Hosting:
         self._store = store
         self._handles = handles
         self._device = device
-        self._transports = transports
-        self._terms = terms
+        self._ends = Ends(assignment, transports, terms, device)
         self._runner: StageRunner | None = None
-        self._inbound_ticket = b""
         self._receiving = Receiving(assignment, store, handles)
         self._stopped = False
         self._idle = threading.Event()
         self._idle.set()
+        self._loading = Progress(busy_since=time.monotonic())
 
     def need(self) -> wire.Need:
-        """What the store lacks or has damaged, and the ticket for the edge that comes in here."""
+        """What the store lacks or has damaged, and the tickets of the edges that are offered here.
+
+        Raises `NodeError` for an assignment that is no stage of its model.
+        """
+        check_assignment(self.assignment, self._registry)
         missing, started = self._receiving.look()
-        self._inbound_ticket = self._transports.edges(self.assignment.edge_transport).offer(
-            self._terms(self.assignment.inbound_edge)
+        inbound, outbound = self._ends.offer()
+        return wire.Need(
+            run=self.run, hashes=missing, started=started, inbound_ticket=inbound, outbound_ticket=outbound
         )
-        return wire.Need(run=self.run, hashes=missing, started=started, inbound_ticket=self._inbound_ticket)
 
     def write(self, chunk: wire.WeightChunk, data: memoryview) -> None:
         """The next piece of a missing unit."""
         self._receiving.write(chunk, data)
 
-    def load(self, outbound_ticket: bytes, on_fault: Callable[[TrueClusterError], None]) -> wire.LoadComplete:
-        """Build the stage, open its edges and start its thread."""
+    def load(self, order: wire.WeightsComplete, on_fault: Callable[[TrueClusterError], None]) -> wire.LoadComplete:
+        """Open the edges, build the stage and start its thread."""
+        with self._at_work():
+            return self._load(order, on_fault)
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """`stop` waits for the end of the block."""
         self._idle.clear()
         try:
-            return self._load(outbound_ticket, on_fault)
+            self._check()
+            yield
+        except BaseException:
+            self._ends.close()
+            raise
         finally:
             self._idle.set()
 
-    def _load(self, outbound_ticket: bytes, on_fault: Callable[[TrueClusterError], None]) -> wire.LoadComplete:
+    def _load(self, order: wire.WeightsComplete, on_fault: Callable[[TrueClusterError], None]) -> wire.LoadComplete:
         units = [
             Unit(slot=Slot(u.key, u.role, u.shape), format=u.format, digest=u.hash, nbytes=u.nbytes)
             for u in self.assignment.units
         ]
+        self._ends.dial(order.inbound_ticket, order.outbound_ticket)
         self._handles.keep_only({unit.digest for unit in units})
         self._receiving.done_bytes = 0
         stage = build_stage(self._facts(units), self._registry, self._device, self._read, self._handles, self._loaded)
         self._receiving.checked.clear()
-        outbound = self._open(self.assignment.outbound_edge, outbound_ticket, "producer")
-        try:
-            inbound = self._open(self.assignment.inbound_edge, self._inbound_ticket, "consumer")
-        except BaseException:
-            outbound.close()
-            raise
-        self._runner = StageRunner(stage, self.run, inbound, outbound, on_fault)
+        self._runner = StageRunner(stage, self.run, *self._ends.wait(), on_fault)
         self._check()
         self._runner.start()
         total, received = self._receiving.total, self._receiving.received
@@ -116,7 +127,8 @@ class Hosting:
 
     @property
     def progress(self) -> Progress:
-        return self._runner.progress if self._runner else Progress()
+        """Who loads is busy."""
+        return self._runner.progress if self._runner else self._loading
 
     @property
     def done_bytes(self) -> int:
@@ -135,18 +147,14 @@ class Hosting:
         """End the stage's thread and edges; says whether all threads are done with it in time (seconds)."""
         self._stopped = True
         if not self._idle.is_set():
-            self._transports.discard(self.assignment.edge_transport)
+            self._ends.abandon()
             if not self._idle.wait(timeout):
                 return False
         runner, self._runner = self._runner, None
         ended = runner is None or runner.stop(timeout)
         self._receiving.release()
+        self._ends.close()
         return ended
-
-    def _open(self, edge: str, ticket: bytes, role: str) -> Edge:
-        assert role in ("producer", "consumer")
-        edges = self._transports.edges(self.assignment.edge_transport)
-        return edges.open(self._terms(edge), ticket, role, self._device)  # type: ignore[arg-type]
 
     def _facts(self, units: list[Unit]) -> StageFacts:
         assignment = self.assignment

@@ -135,6 +135,11 @@ class Run:
             self._end()
 
     @property
+    def answered(self) -> int:
+        """How many steps have been answered. From any thread."""
+        return self._answered
+
+    @property
     def failure(self) -> TrueClusterError | None:
         """Why the run faulted."""
         return self._fault

@@ -42,6 +42,10 @@ def create_app(state: ServeState) -> FastAPI:
         _require_model(state, name)
         return model_answer(name, state.created)
 
+    @app.get("/cluster")
+    async def cluster() -> dict[str, Any]:
+        return state.cluster()
+
     @app.post("/v1/completions")
     async def completions(request: Request) -> JSONResponse:
         return await _respond(state, request, parse_completion, completion_answer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -39,3 +39,7 @@ class ServeState(Protocol):
     def engine(self) -> Engine: ...
 
     def ready(self) -> Readiness: ...
+
+    def cluster(self) -> dict[str, Any]:
+        """The nodes that are there and the plan at work, as plain data."""
+        ...

@@ -34,6 +34,11 @@ _GREETING = struct.Struct(">8sHB32s")
 _PROOF_BYTES = 32
 _DIALER, _LISTENER = b"\x01", b"\x02"
 
+
+class NoAnswer(HandshakeError):
+    """The peer hung up before it had greeted, or was not through in time: it may just be starting, or busy."""
+
+
 _NO_ANSWER = "the peer closed the connection without a TrueCluster greeting: is this the port of a TrueCluster?"
 _NO_PROOF = (
     "the peer closed the connection instead of proving the key. Most likely its key is another one: "
@@ -117,16 +122,16 @@ async def _within(stream: ByteStream, steps: Conversation, timeout: float) -> No
         with anyio.fail_after(timeout):
             await _converse(stream, steps)
     except TimeoutError:
-        raise HandshakeError(
+        raise NoAnswer(
             f"the peer did not finish the handshake within {timeout:g} s: is this the port of a TrueCluster?"
         ) from None
 
 
 def _read_greeting() -> Generator[int, bytes, bytes]:
-    magic = yield from _read(len(MAGIC), _NO_ANSWER)
+    magic = yield from _read(len(MAGIC), NoAnswer(_NO_ANSWER))
     if magic != MAGIC:
         raise HandshakeError(f"the peer is not a TrueCluster: it began with {magic!r}. Check host and port")
-    return magic + (yield from _read(_GREETING.size - len(MAGIC), _NO_ANSWER))
+    return magic + (yield from _read(_GREETING.size - len(MAGIC), NoAnswer(_NO_ANSWER)))
 
 
 def _purpose(greeting: bytes) -> int:
@@ -147,15 +152,15 @@ def _check_greeting(greeting: bytes, purposes: Collection[Purpose]) -> Purpose:
 
 
 def _check_proof(expected: bytes) -> Generator[int, bytes, None]:
-    if not hmac.compare_digest((yield from _read(_PROOF_BYTES, _NO_PROOF)), expected):
+    if not hmac.compare_digest((yield from _read(_PROOF_BYTES, HandshakeError(_NO_PROOF))), expected):
         raise HandshakeError(_WRONG_KEY)
 
 
-def _read(size: int, ended: str) -> Generator[int, bytes, bytes]:
+def _read(size: int, ended: HandshakeError) -> Generator[int, bytes, bytes]:
     try:
         return (yield size)
     except (EdgeEnded, EdgeBroken) as error:
-        raise HandshakeError(ended) from error
+        raise ended from error
 
 
 def _proof(key: bytes, role: bytes, transcript: bytes) -> bytes:
