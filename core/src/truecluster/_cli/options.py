@@ -192,7 +192,18 @@ def set_log_level(level: str) -> None:
     number = getattr(logging, level.upper(), None)
     if not isinstance(number, int):
         raise RequestError(f"--log-level {level!r} is not known; choose debug, info, warning or error")
-    logging.basicConfig(level=number, stream=sys.stderr, format="%(levelname)s %(message)s", force=True)
+    handler = logging.StreamHandler(_Stderr())
+    logging.basicConfig(level=number, handlers=[handler], format="%(levelname)s %(message)s", force=True)
+
+
+class _Stderr:
+    """Standard error as it is when something is written: bars take its place while they are drawn."""
+
+    def write(self, text: str) -> None:
+        sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def let_idle_threads_sleep() -> None:
