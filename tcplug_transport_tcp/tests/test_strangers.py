@@ -12,11 +12,13 @@ import anyio
 import attrs
 import pytest
 import torch
-from tcplug_transport_tcp.sockets import bind, shown
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tcplug_transport_tcp.sockets import bind, local_address, shown
 from tcplug_transport_tcp.tickets import Ticket, decode
 from tcplug_transport_tcp.transport import TcpTransport
 
-from truecluster.api import AddressError, EdgeBroken, EdgeClosed, EdgeTerms, EdgeTimeout, HandshakeError
+from truecluster.api import AddressError, EdgeBroken, EdgeClosed, EdgeEnded, EdgeTerms, EdgeTimeout, HandshakeError
 from truecluster.testing.transport import prover
 
 TERMS = EdgeTerms(edge="e", host="127.0.0.1", prove=prover(b"k"), timeout=10.0)
@@ -212,3 +214,54 @@ def test_ipv6_works_and_is_shown_in_brackets(transport: TcpTransport) -> None:
             await (await transport.connect(*transport.address(listener))).aclose()
 
     anyio.run(main)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(st.binary(max_size=400), st.binary(max_size=400).map(lambda rest: b"tcpC" + rest)))
+def test_any_bytes_are_a_ticket_or_refused_as_one(data: bytes) -> None:
+    try:
+        ticket = decode(data)
+    except HandshakeError:
+        return
+    assert ticket.encode() == data
+
+
+def test_a_name_of_several_addresses_is_dialled_until_one_answers(transport: TcpTransport) -> None:
+    """The listener has IPv4 only; the name may stand for IPv6 first."""
+    ticket = transport.offer(attrs.evolve(TERMS, advertised="localhost"))
+    _opens(transport, ticket)
+
+
+def test_an_ipv4_address_over_an_ipv6_socket_is_shown_as_what_it_is() -> None:
+    try:
+        listener = bind("::", 0)
+    except AddressError:
+        pytest.skip("this machine has no IPv6")
+    with listener, socket.create_connection(("127.0.0.1", listener.getsockname()[1])) as dialled:
+        accepted, _ = listener.accept()
+        with accepted:
+            assert local_address(accepted) == dialled.getpeername()
+
+
+def test_a_relay_carries_no_more_than_fits_and_all_that_was_sent(transport: TcpTransport) -> None:
+    """More than every buffer on the way holds, in messages whose ends fall anywhere in its buffer."""
+    relay = transport.relay(TERMS, TERMS)
+    running = threading.Thread(target=relay.run)
+    running.start()
+    producer = transport.open(TERMS, relay.producer_ticket, "producer", None)
+    consumer = transport.open(TERMS, relay.consumer_ticket, "consumer", None)
+    sizes = [1, 0, 77_777, 1 << 20, 262_144 // 4, 3_000_001]
+    sent = [torch.arange(size, dtype=torch.int32) for size in sizes] * 3
+    sending = threading.Thread(target=lambda: [producer.send(b"h", [each]) for each in sent])
+    sending.start()
+    for each in sent:
+        there = torch.zeros_like(each)
+        consumer.recv(lambda header, there=there: [there])
+        assert torch.equal(there, each)
+    sending.join()
+    producer.close()
+    running.join(10)
+    assert not running.is_alive()
+    with pytest.raises(EdgeEnded):
+        consumer.recv(lambda header: [])
+    consumer.close()

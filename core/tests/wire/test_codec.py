@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import struct
+import tracemalloc
+from collections.abc import Callable
 from typing import Any, get_args
 
 import attrs
@@ -142,6 +145,36 @@ HOSTILE = {
 def test_hostile_bytes_become_the_one_error(data: bytes) -> None:
     with pytest.raises(EdgeBroken, match="breaks the protocol"):
         decode(data)
+
+
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
+def test_what_hostile_bytes_claim_is_not_allocated(data: bytes) -> None:
+    assert _peak(lambda: decode(data)) < (1 << 20) + 64 * len(data)
+
+
+def _peak(call: Callable[[], object]) -> int:
+    """The most bytes that Python held for a call that is refused."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(EdgeBroken):
+            call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+LENGTHS = st.sampled_from([b"\xc6", b"\xc9", b"\xdb", b"\xdd", b"\xdf"])
+"""bin32, ext32, str32, array32, map32."""
+
+
+@settings(max_examples=200, deadline=None)
+@given(LENGTHS, st.integers(1 << 16, 2**32 - 1), st.binary(max_size=100))
+def test_no_claimed_length_is_allocated(kind: bytes, length: int, rest: bytes) -> None:
+    """Nor inside a message that is well-formed up to there."""
+    claim = kind + struct.pack(">I", length) + rest
+    inside = b"\x83" + msgpack.packb({"type": "ERROR", "seq": 1})[1:] + msgpack.packb("payload") + claim
+    for data in (claim, inside):
+        assert _peak(lambda data=data: decode(data)) < 1 << 20  # type: ignore[misc]
 
 
 def _chunk(sizes: list[Any], **changes: Any) -> bytes:

@@ -10,6 +10,8 @@ import threading
 import anyio
 import pytest
 from anyio.abc import SocketAttribute
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from truecluster._wire.handshake import Purpose, conversation, prove_async, prover
 from truecluster.api import EdgeEnded, HandshakeError
@@ -151,3 +153,19 @@ def test_a_silent_peer_meets_the_deadline() -> None:
                     await prove_async(stream, b"k", Purpose.CONTROL, dialer=True, timeout=0.05)
 
     anyio.run(main)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from([b"", b"\x89TrueCl\n", b"\x89TrueCl\n\x00\x01\x03"]), st.binary(max_size=120), st.booleans())
+def test_any_bytes_give_the_one_error(start: bytes, rest: bytes, dialer: bool) -> None:
+    """Whoever has no key gets a refusal out of either side, and no other exception (DIST-05, before HELLO)."""
+    steps, data = conversation(b"k", (Purpose.EDGE,), dialer), start + rest
+    wanted = next(steps)
+    with pytest.raises(HandshakeError):  # noqa: PT012
+        while True:
+            if isinstance(wanted, bytes):
+                wanted = steps.send(b"")
+                continue
+            assert wanted <= 64
+            piece, data = data[:wanted], data[wanted:]
+            wanted = steps.send(piece) if len(piece) == wanted else steps.throw(EdgeEnded("gone"))
