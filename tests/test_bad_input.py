@@ -12,19 +12,8 @@ from typing import Any
 
 import pytest
 from commands import Commands, Ended
+from refusals import refused
 from tiny_checkpoints import tensors, write_tiny
-
-
-def refused(ended: Ended, *words: str) -> None:
-    """One line that says all of ``words``, before any weight is touched."""
-    assert ended.code == 2, ended.err
-    assert ended.out == ""
-    last = ended.err.splitlines()[-1]
-    assert last.startswith("tc: "), ended.err
-    for word in words:
-        assert word in last
-    assert "Traceback" not in ended.err
-    assert "packing" not in ended.err
 
 
 @pytest.mark.parametrize(

