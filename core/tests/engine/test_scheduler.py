@@ -62,6 +62,7 @@ class House:
 
     def answer(self, step: Step, token: Callable[[Row], int] = lambda row: 7) -> None:
         self.scheduler.answered([token(row) for row in step.rows if row.n_logits])
+        self.scheduler.tell()
 
 
 def events(sequence: Sequence) -> list:
@@ -70,6 +71,18 @@ def events(sequence: Sequence) -> list:
 
 def finished(reason: str, generated: int) -> FinishedEvent:
     return FinishedEvent(reason=reason, generated=generated)
+
+
+def test_tokens_wait_to_be_told_and_come_before_the_end():
+    """The engine sends the next step first."""
+    house = House()
+    sequence = house.add(prompt=3, max_tokens=2)
+    for token in (7, 8):
+        assert events(sequence) == []
+        assert house.step() is not None
+        house.scheduler.answered([token])
+    assert events(sequence) == [TokenEvent(7), TokenEvent(8), finished("length", 2)]
+    assert house.step() is None
 
 
 def test_a_request_from_its_prompt_to_its_last_token():

@@ -185,11 +185,16 @@ class Engine:
             return not (self._stopping or run.ended)
 
     def _advance(self, run: Run, scheduler: Scheduler) -> None:
-        """Send a step if there is one to send and credit for it, else wait for an answer."""
+        """Send a step if there is one to send and credit for it, else wait for an answer.
+
+        Tokens are handed on when the step is on its way: those who wake up for them compete with the stages of this
+        process for the interpreter.
+        """
         step = scheduler.next_step() if run.in_flight < run.plan.depth else None
         if step is not None:
             run.send(step)
-        elif run.in_flight:
+        scheduler.tell()
+        if step is None and run.in_flight:
             scheduler.answered(run.receive())
 
 

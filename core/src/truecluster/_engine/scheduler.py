@@ -36,6 +36,7 @@ class Sequence:
     sent: int = 0
     pages: list[int] = attrs.field(factory=list)
     generated: int = 0
+    untold: list[int] = attrs.field(factory=list)
 
     @property
     def length(self) -> int:
@@ -47,7 +48,14 @@ class Sequence:
         """For all of `length`."""
         return -(-self.length // PAGE)
 
+    def tell(self) -> None:
+        """Hand the tokens that have come to whoever asked."""
+        for token in self.untold:
+            self.on_event(TokenEvent(token))
+        self.untold.clear()
+
     def finish(self, reason: FinishReason, message: str | None = None) -> None:
+        self.tell()
         if self.machine.try_to(RequestState.FINISHED):
             self.on_event(FinishedEvent(reason=reason, generated=self.generated, message=message))
 
@@ -105,10 +113,15 @@ class Scheduler:
         return step
 
     def answered(self, ids: list[int]) -> None:
-        """Give the oldest step's tokens to its sequences."""
+        """Give the oldest step's tokens to its sequences, which hand them on when they are finished or told to."""
         for sequence, token in zip(self._awaited.popleft(), ids, strict=True):
             if not sequence.finished:
                 self._deliver(sequence, token)
+
+    def tell(self) -> None:
+        """Hand every token that has come to whoever asked."""
+        for sequence in self.active:
+            sequence.tell()
 
     def fail(self, message: str) -> None:
         """Finish everything that is under way."""
@@ -128,7 +141,7 @@ class Scheduler:
             sequence.finish("stop")
         else:
             sequence.tokens.append(token)
-            sequence.on_event(TokenEvent(token))
+            sequence.untold.append(token)
             if sequence.generated >= sequence.request.max_tokens:
                 sequence.finish("length")
         if sequence.finished:
