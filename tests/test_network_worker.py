@@ -127,7 +127,6 @@ def assignment(model: Path, **changes: object) -> wire.Assignment:
         inbound_dtype=DType.FP32,
         outbound_dtype=DType.FP32,
         device="cpu",
-        ready_timeout_s=5.0,
         step_timeout_s=5.0,
         stop_timeout_s=5.0,
         max_step_tokens=64,

@@ -23,8 +23,8 @@ def in_steps(what: str, after: int = 3) -> str:
 
 
 def in_loading(what: str) -> str:
-    """Do ``what`` before every stage is built."""
-    return _patched("truecluster._node.hosting", "Hosting", "_load", what, 0)
+    """Do ``what`` once, before the first weight of a stage is loaded."""
+    return _patched("truecluster._node.hosting", "Hosting", "_read", what, 0)
 
 
 def _patched(module: str, owner: str, method: str, what: str, after: int) -> str:

@@ -56,7 +56,6 @@ EXAMPLES: list[Message] = [
         inbound_dtype=DType.INT32,
         outbound_dtype=DType.BF16,
         device="cpu",
-        ready_timeout_s=600.0,
         step_timeout_s=60.0,
         stop_timeout_s=10.0,
         max_step_tokens=512,

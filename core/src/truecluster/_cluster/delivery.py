@@ -10,7 +10,7 @@ import attrs
 from truecluster._registry import Events
 from truecluster._weights.catalog import Catalog, Unit
 from truecluster._wire import messages as wire
-from truecluster.api import NodeError, WeightsProgress
+from truecluster.api import NodeError, TransportError, WeightsProgress
 
 from .nodes import NodeSession
 from .push import Push
@@ -37,7 +37,7 @@ class Moved:
 
 @attrs.frozen(kw_only=True)
 class Delivery:
-    """`need`, `push`, `loaded`, in this order; each may take ``timeout`` seconds without an answer."""
+    """`need`, which may take ``timeout`` seconds, then `push` and `loaded`, whose time is the caller's to keep."""
 
     remote: RemoteStage
     units: Sequence[Unit]
@@ -52,7 +52,7 @@ class Delivery:
 
     async def need(self) -> wire.Need:
         """What the node lacks, once it was told its assignment."""
-        return await self._word("checking", wire.Need)
+        return await self._word("checking", wire.Need, self.timeout)
 
     async def push(self, need: wire.Need, inbound_ticket: bytes, outbound_ticket: bytes) -> int:
         """Send that, and that it was all, with tickets of the edges that the node dials. Returns the bytes sent."""
@@ -64,28 +64,31 @@ class Delivery:
             self._advance(advance, done)
             self.events.emit(WeightsProgress(run=need.run, node=self.node, done=done, total=push.total))
 
-        with self.report.task(f"sending weights to {self.node}", push.total) as advance:
-            sent = await push.send(progress)
-        with anyio.CancelScope(shield=True):
-            await bulk.send(
-                wire.WeightsComplete(run=need.run, inbound_ticket=inbound_ticket, outbound_ticket=outbound_ticket)
-            )
+        order = wire.WeightsComplete(run=need.run, inbound_ticket=inbound_ticket, outbound_ticket=outbound_ticket)
+        try:
+            with self.report.task(f"sending weights to {self.node}", push.total) as advance:
+                sent = await push.send(progress)
+            with anyio.CancelScope(shield=True):
+                await bulk.send(order)
+        except TransportError as error:
+            self.remote.session.lose(f"weights can't be sent to it: {error}")
+            raise self.remote.fault or error from error
         return sent
 
     async def loaded(self, sent: int) -> tuple[wire.LoadComplete, Moved]:
         """The stage is ready. Raises `NodeError` where the node counts other bytes than were ``sent``."""
-        ready = await self._word("loading", wire.LoadComplete)
+        ready = await self._word("loading", wire.LoadComplete, None)
         moved = Moved(node=self.node, stored=total_bytes(self.units) - sent, sent=sent)
         if (ready.from_store_bytes, ready.received_bytes) != (moved.stored, moved.sent):
             raise NodeError(f"node {self.node} says that it received {ready.received_bytes} bytes of {sent}")
         return ready, moved
 
-    async def _word(self, doing: str, kind: type[Word]) -> Word:
+    async def _word(self, doing: str, kind: type[Word], timeout: float | None) -> Word:
         """A word that may be long in coming; meanwhile the node says how far it is."""
         with self.report.task(f"{doing} weights on {self.node}", total_bytes(self.units)) as advance:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_follow, self.remote.session, advance)
-                word = await self.remote.expect(kind, self.timeout)
+                word = await self.remote.expect(kind, timeout)
                 tasks.cancel_scope.cancel()
         return word
 

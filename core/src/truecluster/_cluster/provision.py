@@ -20,7 +20,16 @@ from truecluster._weights.catalog import Unit
 from truecluster._wire import messages as wire
 from truecluster._wire.connection import Connection
 from truecluster._wire.handshake import Purpose, prover
-from truecluster.api import COORDINATOR, DeviceContext, EdgeTerms, RunStateChanged, TransportError, TrueClusterError
+from truecluster._wire.limits import UNTIL_STOPPED
+from truecluster.api import (
+    COORDINATOR,
+    DeviceContext,
+    EdgeTerms,
+    NodeError,
+    RunStateChanged,
+    TransportError,
+    TrueClusterError,
+)
 
 from .delivery import Delivery, Moved, total_bytes
 from .edges import OwnEdges
@@ -56,6 +65,8 @@ class Provision:
     def __init__(self, house: House, plan: RunPlan, planned: Planned, sessions: Mapping[str, NodeSession]) -> None:
         self.plan = plan
         self.moved: list[Moved] = []
+        self.weights: dict[int, int] = {}
+        """Bytes by stage."""
         self.machine = Machine(RUN, RunState.PLANNING, self._went_on)
         self._house = house
         self.planned = planned
@@ -66,6 +77,7 @@ class Provision:
         }
         self.vigil = Vigil([remote.session for remote in self._remote.values()], house.settings)
         self._own = OwnStages(house.registry, house.device, house.model.catalog, house.handles)
+        self._pushed = anyio.Semaphore(0)
         self._edges = OwnEdges(plan, house.transports, house.device, self._terms)
 
     async def start(self) -> Run:
@@ -73,16 +85,20 @@ class Provision:
         self.machine.to(RunState.PROVISIONING)
         self.vigil.loading()
         units = {stage.index: await run_sync(self._units, stage) for stage in self.plan.stages}
+        self.weights = {index: total_bytes(each) for index, each in units.items()}
         self._edges.offer()
         needs: dict[int, wire.Need] = {}
         async with anyio.create_task_group() as tasks:
             for index, remote in self._remote.items():
                 tasks.start_soon(self._assign, index, remote, units[index], needs)
         self.machine.to(RunState.WAITING_READY)
-        async with anyio.create_task_group() as tasks:
-            for index, remote in self._remote.items():
-                tasks.start_soon(self._load, remote, units[index], needs[index])
-            tasks.start_soon(self._start_own, units)
+        async with anyio.create_task_group() as clock:
+            clock.start_soon(self._in_time, units)
+            async with anyio.create_task_group() as tasks:
+                for index, remote in self._remote.items():
+                    tasks.start_soon(self._load, remote, units[index], needs[index])
+                tasks.start_soon(self._start_own, units)
+            clock.cancel_scope.cancel()
         run = self._make_run()
         self._own.start(self.plan.run, lambda index: self._edges.of_stage(self.plan.stages[index]), run.fault)
         for remote in self._remote.values():
@@ -123,7 +139,7 @@ class Provision:
             host=self._remote[far].session.local_host,
             advertised="",
             prove=prover(self._house.key, Purpose.EDGE),
-            open_timeout=self._house.settings.ready_timeout,
+            open_timeout=UNTIL_STOPPED,
             timeout=self._house.settings.step_timeout,
         )
 
@@ -157,7 +173,6 @@ class Provision:
             inbound_dtype=self.plan.edge(stage.inbound).dtype,
             outbound_dtype=self.plan.edge(stage.outbound).dtype,
             device=remote.session.device,
-            ready_timeout_s=settings.ready_timeout,
             step_timeout_s=settings.step_timeout,
             stop_timeout_s=settings.stop_timeout,
             max_step_tokens=settings.max_tokens,
@@ -166,9 +181,27 @@ class Provision:
     async def _load(self, remote: RemoteStage, units: Sequence[Unit], need: wire.Need) -> None:
         delivery = self._delivery(remote, units)
         sent = await delivery.push(need, *self._edges.tickets_for(remote.plan))
+        self._pushed.release()
         ready, moved = await delivery.loaded(sent)
         self._pages = min(self._pages, ready.pages_capacity)
         self.moved.append(moved)
+
+    async def _in_time(self, units: Mapping[int, Sequence[Unit]]) -> None:
+        """Raise once every node has had its weights for so long, and one isn't ready.
+
+        Sending takes as long as it takes: a connection on which nothing moves breaks by itself.
+        """
+        for _ in self._remote:
+            await self._pushed.acquire()
+        timeout = self._house.settings.ready_timeout
+        await anyio.sleep(timeout)
+        late = [remote for remote in self._remote.values() if not remote.has_said(wire.LoadComplete)]
+        for remote in late:
+            remote.session.failures += 1
+        raise NodeError(
+            f"not ready {timeout:g} s after all weights were sent: {', '.join(_loaded(r, units) for r in late)}; "
+            "if that is only slow, raise --ready-timeout"
+        )
 
     def _delivery(self, remote: RemoteStage, units: Sequence[Unit]) -> Delivery:
         house = self._house
@@ -256,6 +289,11 @@ class Provision:
         except Exception as error:
             if remote.fault is None:
                 self._house.report.say(str(error))
+
+
+def _loaded(remote: RemoteStage, units: Mapping[int, Sequence[Unit]]) -> str:
+    done, total = remote.session.done_bytes / 1e6, total_bytes(units[remote.plan.index]) / 1e6
+    return f"node {remote.session.id} has loaded {done:.1f} of {total:.1f} MB"
 
 
 def _wire_unit(unit: Unit) -> wire.Unit:

@@ -36,7 +36,7 @@ class RemoteStage:
         if self.fault is not None:
             on_fault(self.fault)
 
-    async def expect(self, kind: type[Word], timeout: float) -> Word:
+    async def expect(self, kind: type[Word], timeout: float | None = None) -> Word:
         """The stage's word of that kind. Raises its fault, or `NodeError` when it says nothing (seconds)."""
         with anyio.move_on_after(timeout):
             while self.fault is None or (kind is wire.StageStopped and self.session.lost is None):
@@ -45,7 +45,12 @@ class RemoteStage:
                     return word
                 await self._changed.wait()
             raise self.fault
+        self.session.failures += 1
         raise NodeError(f"node {self.session.id} didn't answer with {kind.__name__} within {timeout:g} s")
+
+    def has_said(self, kind: type[Word]) -> bool:
+        """Whether the stage's word of that kind has come."""
+        return kind in self._words
 
     def _hear(self, message: wire.Message) -> None:
         if getattr(message, "run", None) != self._run:

@@ -64,9 +64,10 @@ class Hosting:
 
         Raises `NodeError` for an assignment that is no stage of its model.
         """
-        check_assignment(self.assignment, self._registry)
-        missing, started = self._receiving.look()
-        inbound, outbound = self._ends.offer()
+        with self._at_work():
+            check_assignment(self.assignment, self._registry)
+            missing, started = self._receiving.look()
+            inbound, outbound = self._ends.offer()
         return wire.Need(
             run=self.run, hashes=missing, started=started, inbound_ticket=inbound, outbound_ticket=outbound
         )
@@ -146,6 +147,7 @@ class Hosting:
     def stop(self, timeout: float) -> bool:
         """End the stage's thread and edges; says whether all threads are done with it in time (seconds)."""
         self._stopped = True
+        self._receiving.abandon()
         if not self._idle.is_set():
             self._ends.abandon()
             if not self._idle.wait(timeout):
@@ -174,7 +176,7 @@ class Hosting:
         )
 
     def _read(self, unit: Unit) -> Packed:
-        data = self._receiving.checked.get(unit.digest)
+        data = self._receiving.checked.pop(unit.digest, None)
         data = self._store.read(unit.digest) if data is None else data
         if data is None:
             raise NodeError(f"{unit.slot.key} was damaged in this node's store; start again and it is fetched anew")

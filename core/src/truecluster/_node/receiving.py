@@ -67,6 +67,10 @@ class Receiving:
             self._write(chunk, data)
             self._over = False
 
+    def abandon(self) -> None:
+        """From another thread: make `look` raise, and take nothing more."""
+        self._over = True
+
     def release(self) -> None:
         """Keep the beginnings of units that aren't whole for a next time, and let the store delete what it likes."""
         self._over = True

@@ -28,6 +28,7 @@ from truecluster._wire import messages as wire
 from truecluster._wire.addresses import shown
 from truecluster._wire.connection import Connection
 from truecluster._wire.handshake import NoAnswer, Purpose, prove_async, prover
+from truecluster._wire.limits import UNTIL_STOPPED
 from truecluster.api import EdgeTerms, HandshakeError, NodeError, TransportError
 
 from .addresses import EdgeAddress
@@ -136,7 +137,7 @@ class Node:
             advertised=address.dial_host(host) or "",
             peer_host=self._options.host,
             prove=prover(self._options.key, Purpose.EDGE),
-            open_timeout=assignment.ready_timeout_s,
+            open_timeout=UNTIL_STOPPED,
             timeout=assignment.step_timeout_s,
         )
 

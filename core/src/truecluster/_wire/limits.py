@@ -21,3 +21,6 @@ MAX_PAGES = 1 << 17
 """Pages handed out in one step."""
 MAX_WIDTH = 1 << 17
 """Elements of one hidden row."""
+
+UNTIL_STOPPED = 7 * 86400.0
+"""Seconds to wait for the other end of an edge: the coordinator keeps the time, and ends what waits with its run."""

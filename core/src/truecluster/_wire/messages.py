@@ -131,7 +131,6 @@ class Assignment:
     inbound_dtype: DType
     outbound_dtype: DType
     device: str
-    ready_timeout_s: float = attrs.field(validator=gt(0))
     step_timeout_s: float = attrs.field(validator=gt(0))
     stop_timeout_s: float = attrs.field(validator=gt(0))
     max_step_tokens: int = attrs.field(validator=gt(0))
