@@ -68,15 +68,18 @@ def stream(engine: Engine, request: TextRequest) -> Generator[TextEvent, None, N
 
 
 class _Inbox:
-    """Hands events from an engine's thread to an event loop."""
+    """Hands events from an engine's thread to an event loop, ``patient``: all at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, patient: bool) -> None:
+        self._patient = patient
         self._loop = asyncio.get_running_loop()
         self._filled = asyncio.Event()
         self._events: deque[Event] = deque()
 
     def put(self, event: Event) -> None:
         self._events.append(event)
+        if self._patient and not isinstance(event, FinishedEvent):
+            return
         with contextlib.suppress(RuntimeError):  # the loop has ended, and with it whoever waited
             self._loop.call_soon_threadsafe(self._filled.set)
 
@@ -86,10 +89,13 @@ class _Inbox:
         return [self._events.popleft() for _ in range(len(self._events))]
 
 
-async def astream(engine: Engine, request: TextRequest) -> AsyncGenerator[TextEvent, None]:
-    """The answer as it grows, for an event loop, on which no text is made. Close it (``aclosing``) to cancel."""
+async def astream(engine: Engine, request: TextRequest, patient: bool = False) -> AsyncGenerator[TextEvent, None]:
+    """The answer as it grows, for an event loop, on which no text is made. Close it (``aclosing``) to cancel.
+
+    ``patient``: nothing is done before the engine is done, so that no token wakes a thread for nothing.
+    """
     assembler = Assembler(request)
-    inbox = _Inbox()
+    inbox = _Inbox(patient)
     handle = engine.submit(request.tokens, inbox.put)
     try:
         while not assembler.done:
@@ -106,7 +112,8 @@ def complete(engine: Engine, request: TextRequest) -> Completion:
 
 async def acomplete(engine: Engine, request: TextRequest) -> Completion:
     """As `complete`, for an event loop; cancelling the caller cancels the request."""
-    async with contextlib.aclosing(astream(engine, request)) as events:
+    patient = not request.stop  # a stop string ends the generation, so it has to be looked for
+    async with contextlib.aclosing(astream(engine, request, patient)) as events:
         return _completion(request, [event async for event in events])
 
 
