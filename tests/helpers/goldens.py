@@ -1,4 +1,4 @@
-"""Real models and what transformers answered with them; ``golden.json`` says in ``meta`` how it was made."""
+"""Real models and what transformers answered with them; the files say in ``meta`` how they were made."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Golden:
         return [step for step, margin in enumerate(self.margins) if margin >= SHAKY]
 
 
-def goldens(model: str) -> list[Golden]:
-    """The prompts of ``smollm2-135m-instruct`` or ``qwen2.5-coder-0.5b-instruct``."""
-    known = json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())
+def goldens(model: str, file: str = "golden.json") -> list[Golden]:
+    """The prompts of ``smollm2-135m-instruct`` or ``qwen2.5-coder-0.5b-instruct``, answered by what ``file`` says."""
+    known = json.loads((Path(__file__).parents[1] / "golden" / file).read_text())
     return [
         Golden(
             kind=case["kind"],
