@@ -18,7 +18,7 @@ from truecluster._node.transports import Transports
 from truecluster._pipeline.build import HandleCache
 from truecluster._pipeline.dtypes import offered, pick
 from truecluster._pipeline.run import Run
-from truecluster._plan import Room, Route, RunPlan, StagePlan, build_plan, wanted_size
+from truecluster._plan import Room, Route, RunPlan, build_plan, wanted_size
 from truecluster._registry import SILENT, Events, Registry
 from truecluster._wire.messages import StopReason
 from truecluster.api import (
@@ -32,6 +32,7 @@ from truecluster.api import (
     TrueClusterError,
 )
 
+from . import figures
 from .compat import check_hello, needed_by
 from .gathering import Found, Gathering
 from .memory import NodeFacts
@@ -291,12 +292,8 @@ class Coordinator:
         self._packed.set()
 
     def _announce(self, plan: RunPlan, provision: Provision) -> None:
-        for moved in provision.moved:
-            stage = next(stage for stage in plan.stages if stage.node == moved.node)
-            self._report.say(
-                f"{moved.node}: {stage.span} in {named(stage.dtypes)}, "
-                f"weights {megabytes(moved.stored)} from its store, {megabytes(moved.sent)} sent"
-            )
+        for line in figures.lines(plan, provision.moved):
+            self._report.say(line)
         for edge in plan.edges:
             if edge.route is not Route.DIRECT:
                 self._report.say(described(edge.route, *named_ends(plan, edge)))
@@ -313,28 +310,8 @@ class Coordinator:
         provision = self._provisions.get(self._runs)
         if provision is None:
             return {}
-        return {
-            "stages": [stage_report(stage) for stage in provision.plan.stages],
-            "stored_bytes": sum(m.stored for m in provision.moved),
-            "sent_bytes": sum(m.sent for m in provision.moved),
-        }
-
-
-def stage_report(stage: StagePlan) -> dict[str, str]:
-    """One stage, for ``--json``."""
-    dtypes = {"compute_dtype": stage.dtypes.compute.value, "residual_dtype": stage.dtypes.residual.value}
-    return {"node": stage.node, "span": str(stage.span), **dtypes}
-
-
-def named(dtypes: Dtypes) -> str:
-    """What a stage computes in, for a reader; its residual where that is another."""
-    compute, residual = dtypes.compute.value, dtypes.residual.value
-    return compute if compute == residual else f"{compute} with residual {residual}"
-
-
-def megabytes(count: int) -> str:
-    """Bytes for a reader: MB with one decimal."""
-    return f"{count / 1e6:.1f} MB"
+        packed = self._model.catalog.packed_bytes
+        return figures.report(provision.plan, provision.weights, provision.moved, packed)
 
 
 async def _any(*events: anyio.Event) -> None:

@@ -37,6 +37,8 @@ class Catalog:
     def __init__(self, model: BoundModel, recipe: QuantizerSpec, registry: Registry, store: Store) -> None:
         self.model = model
         self.store = store
+        self.packed_bytes = 0
+        """How much was packed here."""
         self._recipe = recipe
         self._registry = registry
         self._source = hashlib.sha256(model.checkpoint.identity.encode()).hexdigest()
@@ -94,6 +96,7 @@ class Catalog:
             packed = self._pack(slot)
         entry = (self.store.write(packed.data), packed.data.numel())
         self._known[self._recipe_key(slot)] = entry
+        self.packed_bytes += entry[1]
         self.store.remember(self._source, {self._recipe_key(slot): entry})
         return entry
 
