@@ -154,6 +154,7 @@ def installed() -> Registry:
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("format", ["fp32", "fp16", "int8", "int4.g32.asym"])
 def test_with_an_invariant_kernel_a_sequence_is_as_alone_bit_for_bit(installed, split, format):
+    """NUM-06: whatever else is in the steps, however prompts are chunked and layers split."""
     model = TinyModel.make()
     model.registry, model.format, model.vectors = installed, installed.format(format), installed.format("fp32")
     found = ragged(model, split)

@@ -60,6 +60,7 @@ def test_another_element_type_is_refused_when_it_is_read(folder):
 
 
 def test_paths_of_every_kind(folder, tmp_path, monkeypatch):
+    """LOAD-10."""
     spaced = folder().rename(tmp_path / "my model")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
@@ -99,6 +100,7 @@ def test_a_config_that_is_not_text(folder):
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.pth"])
 def test_pickles_are_refused(folder, name):
+    """SEC-09."""
     path = folder()
     (path / "model.safetensors").rename(path / name)
     refuse(path, name, "safetensors or GGUF only")
@@ -111,6 +113,7 @@ def test_no_weights_at_all(folder):
 
 
 def test_a_missing_shard_is_named(folder):
+    """LOAD-04."""
     path = folder(shards=2)
     (path / "model-00002-of-00002.safetensors").unlink()
     refuse(path, path / "model-00002-of-00002.safetensors", "missing")
@@ -123,6 +126,7 @@ def test_a_shard_without_its_tensor_is_named(folder):
 
 
 def test_shards_may_lie_in_a_folder_below(folder):
+    """LOAD-04: paths are relative to the index."""
     path = folder(shards=2)
     (path / "below").mkdir()
     (path / "model-00001-of-00002.safetensors").rename(path / "below" / "first.safetensors")
@@ -134,6 +138,7 @@ def test_shards_may_lie_in_a_folder_below(folder):
     "place", ["../outside.safetensors", "below/../../outside.safetensors", "..\\outside", "ABSOLUTE"]
 )
 def test_shards_outside_are_refused(folder, tmp_path, place):
+    """LOAD-04."""
     path = folder(shards=2)
     outside = tmp_path / "outside.safetensors"
     save_file({"a.weight": torch.ones(1)}, outside)

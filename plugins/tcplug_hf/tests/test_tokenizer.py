@@ -35,6 +35,9 @@ BOS, TEXT = {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "
         ),
         ({"chat_template.jinja": "J"}, {"default": "J"}),
         ({CONFIG: {"chat_template": "T"}, "chat_template.jinja": "J"}, {"default": "J"}),
+        ({"chat_template.json": {"chat_template": "P"}}, {"default": "P"}),
+        ({CONFIG: {"chat_template": "T"}, "chat_template.json": {"chat_template": "P"}}, {"default": "P"}),
+        ({"chat_template.json": {"chat_template": "P"}, "chat_template.jinja": "J"}, {"default": "J"}),
         (
             {"chat_template.jinja": "J", "additional_chat_templates/rag.jinja": "R"},
             {"default": "J", "rag": "R"},
