@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: env demo test lint bench
+.PHONY: env demo test lint bench check-devices
 
 env: .venv/made
 
@@ -33,3 +33,8 @@ lint: env
 
 bench: env
 	$(BIN)/python bench/run.py
+
+# COORDINATOR is where to listen for the nodes that are checked; CHECKS are more options, such as "--nodes 3".
+check-devices: env
+	$(if $(COORDINATOR),,$(error say where to listen for nodes: make check-devices COORDINATOR=host:port))
+	$(BIN)/python device_checks/run.py --coordinator $(COORDINATOR) $(CHECKS)

@@ -1,4 +1,4 @@
-"""Lets suites import the helpers beside them, and gives them models and commands; nothing heavy is imported here."""
+"""Lets suites import helpers and the device checks, and gives them models and commands; nothing heavy is imported."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "helpers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "device_checks"))
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # idle pools of several processes must not eat each other's cores
 
 from commands import Commands, Ended, Served

@@ -1,0 +1,1 @@
+"""What `device_checks/run.py` is made of."""
