@@ -28,6 +28,7 @@ ROWS: dict[str, Row] = {
     "push": push.push,
     "memory-smollm2": memory.memory_smollm2,
     "memory-qwen": memory.memory_qwen,
+    "memory-nodes": memory.memory_nodes,
     "kernels": kernels.kernels,
     "llama-cpp": kernels.llama_cpp,
 }

@@ -107,7 +107,7 @@ def test_a_context_that_was_typed_is_kept_or_refused_with_the_one_that_fits(
 @pytest.mark.parametrize(
     ("nodes", "words"),
     [
-        (["cpu:1MB"], ["doesn't fit on 1 node", "node-1 would need", "has 0", "bytes are missing", "--quant"]),
+        (["cpu:1MB"], ["doesn't fit on 1 node", "node-1 would need", "has 0", "are missing", "10% is left alone"]),
         (["cuda:100KB", "cuda:0KB"], ["on 2 nodes", "node-1 would need", "and has 90,000; node-2", "are missing"]),
         (["cuda:1GB", "cuda:x"], ["--node 'cuda:x' is not of the form"]),
         (["tpu:1GB"], ["tpu"]),

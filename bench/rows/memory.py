@@ -1,4 +1,4 @@
-"""How much memory a coordinator takes for itself."""
+"""How much memory a coordinator takes for itself, and nodes beside what was planned."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
 from tools.figures import Figure, Settings
 from tools.models import QWEN, SMOLLM2, folder
 from tools.processes import Tc
-from tools.system import PeakMemory
+from tools.server import Server
+from tools.system import PeakMemory, peak_resident
 
 from truecluster._cluster.model import ModelOptions, load_model
 from truecluster._registry import Registry
@@ -29,6 +31,25 @@ def memory_qwen(settings: Settings) -> Iterator[Figure]:
     """Peak RssAnon + RssShmem of `tc run`, two nodes, while it packs, pushes and answers from cold; taken once."""
     for quant in ("fp16", "int4"):
         yield _measure(QWEN, quant, settings)
+
+
+def memory_nodes(settings: Settings) -> Iterator[Figure]:
+    """Peak resident size of the two nodes of `tc run --serve`, as a share of what was planned: the farther from 1."""
+    for quant in ("fp16", "int4"):
+        model = ["--model", str(folder(SMOLLM2)), "--quant", quant, "--work-dir", str(settings.work)]
+        with Server([*model, "--threads", str(settings.threads)]) as server:
+            server.timed([7] * 500, 4)
+            planned = {stage["node"]: stage["needed"] for stage in server.get("/cluster")["plan"]["stages"]}
+            shares = [peak_resident(pid) / planned[node] for node, pid in _workers(server.pid)]
+        farthest = max(shares, key=lambda share: abs(share - 1))
+        yield Figure(name=f"node memory, smollm2 {quant}", samples=[farthest], unit="", target=1.1, higher=False)
+
+
+def _workers(coordinator: int) -> Iterator[tuple[str, int]]:
+    """Name and process of each."""
+    for child in psutil.Process(coordinator).children():
+        words = child.cmdline()
+        yield words[words.index("--node-id") + 1], child.pid
 
 
 def _measure(name: str, quant: str, settings: Settings) -> Figure:

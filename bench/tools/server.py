@@ -51,6 +51,12 @@ class Server(Tc):
         long, count = self.timed(prompt, tokens)
         return (count - 1) / (long - short)
 
+    def get(self, route: str) -> Any:
+        """What the server answers, parsed."""
+        self._connection.request("GET", route)
+        with self._connection.getresponse() as response:
+            return json.loads(response.read())
+
     def _post(self, prompt: str | list[int], max_tokens: int) -> tuple[int, Any]:
         body = {"model": self._model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
         self._connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})

@@ -13,6 +13,16 @@ EVERY_S = 0.01
 OWN = re.compile(r"^(?:RssAnon|RssShmem):\s+(\d+) kB$", re.MULTILINE)
 
 
+def peak_resident(pid: int) -> int:
+    """Highest resident size of a process so far, in bytes, mapped files included."""
+    status = Path(f"/proc/{pid}/status")
+    if not status.exists():
+        raise Skip("needs /proc/PID/status, which only Linux has")
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(), re.MULTILINE)
+    assert found is not None
+    return 1024 * int(found[1])
+
+
 class PeakMemory:
     """Highest sum of a process's anonymous and shared memory, in bytes, while the block lasts.
 

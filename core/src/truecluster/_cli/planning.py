@@ -10,14 +10,14 @@ import attrs
 
 from truecluster._cluster.memory import NodeFacts
 from truecluster._cluster.model import ClusterModel, ModelOptions, load_model
-from truecluster._cluster.planning import Planning, make_planner
+from truecluster._cluster.planning import Planned, Planning, make_planner
 from truecluster._cluster.profile import measure
 from truecluster._cluster.settings import RunSettings
 from truecluster._cluster.view import plan_view, read_node
 from truecluster._node.devices import Devices
-from truecluster._plan import Room, process_bytes
+from truecluster._plan import PROCESS, Room, process_bytes
 from truecluster._registry import Registry
-from truecluster.api import COORDINATOR, AddressError, DType, Limits, RequestError
+from truecluster.api import COORDINATOR, AddressError, DType, Limits, PlanError, RequestError
 
 from .options import say
 
@@ -64,10 +64,22 @@ def planned(registry: Registry, options: ModelOptions, question: Question) -> di
             room=question.room,
             own=NodeFacts(id=COORDINATOR, device="cpu", place=None, free=None),
         )
-        found = planning.plan(*_nodes(question, model))
+        found = _plan(planning, question, model)
     if found.fitted.reduction:
         say(found.fitted.reduction)
     return plan_view(found, model.name)
+
+
+def _plan(planning: Planning, question: Question, model: ClusterModel) -> Planned:
+    try:
+        return planning.plan(*_nodes(question, model))
+    except PlanError as error:
+        if question.view is not None:
+            raise
+        raise PlanError(
+            f"{error}. Of what was given, {question.room.reserve:.0%} is left alone, and on a cpu {PROCESS:,} bytes "
+            "are the process's own"
+        ) from None
 
 
 def _nodes(question: Question, model: ClusterModel) -> tuple[list[NodeFacts], list[DType]]:
