@@ -36,11 +36,13 @@ def test_name_family_and_templates(tiny):
 
 
 def test_a_base_model_has_no_template(tiny):
+    """TOK-07."""
     keys = {"tokenizer.chat_template": None, "tokenizer.chat_template.tool_use": None}
     assert open_file(tiny.write(keys=keys)).chat_templates == {}
 
 
 def test_endings_are_what_the_keys_name_and_the_known_ones(tiny):
+    """TOK-05: eos, eot and eom, and the turn's end where a file names only the text's."""
     start, end = 262, 263
     assert open_file(tiny.write()).generation == {"eos_token_id": end}
     named = tiny.write("b.gguf", keys={"tokenizer.ggml.eos_token_id": start, "tokenizer.ggml.eot_token_id": 5})
@@ -57,6 +59,7 @@ def test_without_ids_and_vocabulary_there_are_no_endings(tiny):
     [("tokenizer.ggml.eos_token_id", "two"), ("tokenizer.chat_template", 7), ("tokenizer.ggml.eot_token_id", 1.5)],
 )
 def test_a_key_of_a_wrong_type_is_named(tiny, key, value):
+    """GGUF-07."""
     with pytest.raises(CheckpointError, match=key):
         open_file(tiny.write(keys={key: value}))
 

@@ -85,6 +85,7 @@ def test_version_2_opens(tmp_path):
     ],
 )
 def test_the_opening(tmp_path, content, word):
+    """GGUF-03: empty, two bytes, another magic, cut off, counts that no file could hold."""
     refuse(tmp_path, content, word)
 
 
@@ -108,11 +109,20 @@ def test_the_opening(tmp_path, content, word):
     ],
 )
 def test_keys(tmp_path, keys, word):
+    """GGUF-03, GGUF-04: a declared length is never believed."""
     refuse(tmp_path, file(keys), word)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(9, "Q8_1"), (26, "I32"), (28, "F64"), (41, "Q1_0")])
+def test_a_known_type_that_is_not_read_is_named(tmp_path, kind, name):
+    """GGUF-01."""
+    content = file(tensors=[tensor("blk.0.x", (256,), kind)], data=bytes(4096))
+    refuse(tmp_path, content, f"tensor 'blk.0.x' uses quantisation type {kind} ({name}), unsupported; supported: F32")
 
 
 @pytest.mark.parametrize("kind", [42, 153])
 def test_an_unknown_tensor_type_is_named(tmp_path, kind):
+    """GGUF-01."""
     content = file(tensors=[tensor("blk.0.x", (32,), kind)], data=bytes(64))
     refuse(tmp_path, content, f"tensor 'blk.0.x' uses quantisation type {kind}, unsupported; supported: F32, F16")
 
@@ -135,16 +145,19 @@ def test_an_unknown_tensor_type_is_named(tmp_path, kind):
     ],
 )
 def test_tensors(tmp_path, tensors, word):
+    """GGUF-03, SEC-15: products are Python's whole numbers, which don't wrap; the file's size bounds them."""
     refuse(tmp_path, file(tensors=tensors, data=bytes(256)), word)
 
 
 @pytest.mark.parametrize("alignment", [0, 1, 3, 12, 2])
 def test_a_bad_alignment_is_refused(tmp_path, alignment):
+    """GGUF-06."""
     keys = [ARCHITECTURE, key("general.alignment", U32, struct.pack("<I", alignment))]
     refuse(tmp_path, file(keys), "general.alignment", str(alignment))
 
 
 def test_an_alignment_beyond_the_file_is_refused(tmp_path):
+    """GGUF-06."""
     keys = [ARCHITECTURE, key("general.alignment", U32, struct.pack("<I", 2**30))]
     refuse(tmp_path, file(keys, [tensor()], bytes(64)), "cut short")
 
@@ -152,7 +165,7 @@ def test_an_alignment_beyond_the_file_is_refused(tmp_path):
 @pytest.mark.parametrize("alignment", [8, 64, 256])
 @pytest.mark.parametrize("padding", range(0, 64, 7))
 def test_data_begins_at_the_next_multiple_of_the_alignment(tmp_path, alignment, padding):
-    """Also where the descriptions end on one: then without a gap."""
+    """GGUF-06: also where the descriptions end on one, then without a gap."""
     keys = [
         ARCHITECTURE,
         key("general.alignment", U32, struct.pack("<I", alignment)),
@@ -164,6 +177,7 @@ def test_data_begins_at_the_next_multiple_of_the_alignment(tmp_path, alignment, 
 
 
 def test_data_is_right_where_the_descriptions_end_on_the_alignment(tmp_path):
+    """GGUF-06."""
     numbers, head = struct.pack("<8f", *range(8)), 0
     for padding in range(32):
         keys = [ARCHITECTURE, key("padding", STRING, text("." * padding))]

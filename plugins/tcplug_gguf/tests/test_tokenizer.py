@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tcplug_gguf.checkpoint import GgufSource
 from tcplug_gguf.pretokenizers import PRE_TOKENIZERS
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
+from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
 from truecluster.api import CheckpointError, OpenOptions
 
@@ -115,8 +116,19 @@ def test_cuts_by_hand(tiny, pre, pieces):
     assert [text[a:b] for _, (a, b) in made.pre_tokenizer.pre_tokenize_str(text)] == pieces
 
 
+@pytest.mark.parametrize("pre", sorted(set(PRE_TOKENIZERS) & set(GGUF_PRE_TOKENIZER_SPLITS)))
+def test_cuts_are_those_of_transformers(tiny, pre):
+    made = Tokenizer.from_str(tokenizer(tiny.write(keys={"tokenizer.ggml.pre": pre})).json)
+    made.normalizer = normalizers.Sequence([])
+    theirs = pre_tokenizers.Split(Regex(GGUF_PRE_TOKENIZER_SPLITS[pre]), behavior="isolated")
+    for text in NASTY + NUMBERS + DECOMPOSED:
+        cuts = [place for _, place in made.pre_tokenizer.pre_tokenize_str(text)]
+        assert cuts == [place for _, place in theirs.pre_tokenize_str(text)], text
+
+
 @pytest.mark.parametrize("key", ["model", "pre", "tokens", "merges", "token_type"])
 def test_a_missing_key_is_named(tiny, key):
+    """GGUF-07: without ``pre`` a guess would give wrong ids."""
     path = tiny.write(keys={f"tokenizer.ggml.{key}": None})
     with pytest.raises(CheckpointError, match=rf"tokenizer\.ggml\.{key}"):
         tokenizer(path)
@@ -124,6 +136,7 @@ def test_a_missing_key_is_named(tiny, key):
 
 @pytest.mark.parametrize("key", ["bos_token_id", "eos_token_id", "add_bos_token"])
 def test_ids_may_be_missing(tiny, key):
+    """GGUF-07."""
     data = tokenizer(tiny.write(keys={f"tokenizer.ggml.{key}": None}))
     assert data.add_bos is False
     assert data.bos == (None if key == "bos_token_id" else "<|im_start|>")
@@ -147,6 +160,7 @@ def test_ids_may_be_missing(tiny, key):
     ],
 )
 def test_a_wrong_value_is_named(tiny, key, value, words):
+    """GGUF-07."""
     path = tiny.write(keys={f"tokenizer.ggml.{key}": value})
     with pytest.raises(CheckpointError, match=rf"tokenizer\.ggml\.{key}") as caught:
         tokenizer(path)
