@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import jsonschema
@@ -158,6 +160,33 @@ def test_an_unknown_model_is_not_found(client: httpx.Client, name: str) -> None:
         found = error(client.post(f"/v1/{path}", json={**body, "model": name}), 404)
         assert (found["param"], found["code"], found["type"]) == ("model", "model_not_found", "invalid_request_error")
         assert len(found["message"]) < 600
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("../../etc/passwd", "/etc/shadow", "a/../../b", "C:\\x", "http://169.254.169.254/", "org/name@../../x"),
+        *("%2e%2e%2f", "tiny/../tiny", "./tiny", " tiny", "TINY"),
+    ],
+)
+def test_a_model_is_looked_up_and_never_a_place(client: httpx.Client, name: str) -> None:
+    """SEC-07: only the exact name is found; a path or an address in its place is just another name."""
+    found = error(client.post("/v1/completions", json={**COMPLETION, "model": name}), 404)
+    assert found["code"] == "model_not_found"
+    assert client.get(f"/v1/models/{quote(name, safe='')}").status_code == 404
+
+
+def test_no_address_in_a_message_is_asked(client: httpx.Client) -> None:
+    """SEC-07: content of another kind than text is refused by name, and whoever it points to hears nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as pointed_to:
+        url = f"http://127.0.0.1:{pointed_to.getsockname()[1]}/x.png"
+        parts = [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": url}}]
+        message = {"role": "user", "content": parts}
+        found = error(client.post("/v1/chat/completions", json={**CHAT, "messages": [message]}), 400)
+        assert found["param"].startswith("messages[0].content[1]")
+        pointed_to.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            pointed_to.accept()
 
 
 def test_two_limits_that_differ_are_refused(client: httpx.Client) -> None:
