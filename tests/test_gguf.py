@@ -77,6 +77,7 @@ VARIANTS = {
     "llama yarn": Variant("llama", rope("yarn", **YARN), YARN_KEYS),
     "llama yarn with its own numbers": Variant("llama", rope("yarn", **YARN, **OWN), {**YARN_KEYS, **OWN_KEYS}),
     "llama 3's factors": Variant("llama", rope("llama3", **LLAMA3), vectors={"rope_freqs.weight": factors(16, 1e4)}),
+    "llama with biases": Variant("llama", {"attention_bias": True, "mlp_bias": True}),
     "qwen2": Variant("qwen2"),
     "qwen2 yarn": Variant("qwen2", rope("yarn", **YARN), YARN_KEYS),
     "qwen2 sliding": Variant(

@@ -55,7 +55,7 @@ class Dialect:
     ``container`` and ``model_type`` select it; ``keys`` maps container metadata keys to config.json keys (empty where
     the container speaks config.json already), where ``rope_scaling.factor`` means one inside an object. ``values``
     does the same for fp32 vectors that are configuration. ``defaults`` are config.json values that the container
-    leaves out; ``implied`` are those that hold where a key or vector is there, unless a key of its own says otherwise.
+    leaves out; ``implied`` are those that hold where a key or tensor is there, unless a key of its own says otherwise.
 
     A key of ``required`` must be there. A key of ``fixed`` changes the network in a way that isn't supported: it may
     only be absent or have one of the values given. ``ignored`` are patterns of tensors that hold nothing needed; any

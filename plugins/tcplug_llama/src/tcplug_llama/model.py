@@ -29,7 +29,11 @@ class Llama(api.Architecture):
             defaults={"max_position_embeddings": 2048},
             ignored=("model.layers.*.self_attn.rotary_emb.inv_freq",),
         ),
-        nn.gguf_dialect("llama", rotated_pairs=True),
+        nn.gguf_dialect(
+            "llama",
+            rotated_pairs=True,
+            implied={"blk.0.attn_q.bias": {"attention_bias": True}, "blk.0.ffn_up.bias": {"mlp_bias": True}},
+        ),
     )
 
     def config(self, raw: Mapping[str, Any]) -> LlamaConfig:
