@@ -159,3 +159,23 @@ def test_a_store_that_can_not_be_used_is_said_before_joining(tc: Commands, tmp_p
     assert ended.err == (
         f"tc: work folder {tmp_path / 'file'} can't be used: File exists; choose another folder with --work-dir\n"
     )
+
+
+def test_a_weight_that_can_not_be_loaded_is_named(tc: Commands, tiny: Path, tmp_path: Path) -> None:
+    """A faulty kernel: the node says of which weight, in which format, and what the kernel said."""
+    code = """
+        from truecluster._pipeline import build
+
+        whole = build._prepare
+
+        def _prepare(kernel, unit, read, target):
+            handle = whole(kernel, unit, read, target)
+            if unit.slot.key == "block.2.down":
+                raise ValueError("3 is not a width")
+            return handle
+
+        build._prepare = _prepare
+    """
+    cluster, _, port = tc.cluster(tiny, "--max-nodes", 1)
+    tc.node(port, "a", env=saboteur(tmp_path / "faulty", code))
+    cluster.wait_for(r"could not start: node a: block\.2\.down in fp16 can't be loaded: ValueError: 3 is not a width")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +32,8 @@ from .ends import Ends
 from .receiving import Receiving
 from .transports import Transports
 
+LOG = logging.getLogger(__name__)
+
 
 class Hosting:
     """A stage of one run. `need`, then `write` for each missing piece, then `load`; `stop` at any time."""
@@ -54,6 +57,7 @@ class Hosting:
         self._ends = Ends(assignment, transports, terms, device)
         self._runner: StageRunner | None = None
         self._receiving = Receiving(assignment, store, handles)
+        self._reading: Unit | None = None
         self._stopped = False
         self._idle = threading.Event()
         self._idle.set()
@@ -77,9 +81,19 @@ class Hosting:
         self._receiving.write(chunk, data)
 
     def load(self, order: wire.WeightsComplete, on_fault: Callable[[TrueClusterError], None]) -> wire.LoadComplete:
-        """Open the edges, build the stage and start its thread."""
+        """Open the edges, build the stage and start its thread. Raises `NodeError` naming the weight that fails."""
         with self._at_work():
-            return self._load(order, on_fault)
+            try:
+                return self._load(order, on_fault)
+            except TrueClusterError:
+                raise
+            except Exception as error:
+                LOG.error("%s can't be loaded", self.assignment.span, exc_info=error)
+                raise NodeError(f"{self._latest()} can't be loaded: {type(error).__name__}: {error}") from error
+
+    def _latest(self) -> str:
+        unit = self._reading
+        return str(self.assignment.span) if unit is None else f"{unit.slot.key} in {unit.format}"
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -103,6 +117,7 @@ class Hosting:
         self._handles.keep_only({unit.digest for unit in units})
         self._receiving.done_bytes = 0
         stage = build_stage(self._facts(units), self._registry, self._device, self._read, self._handles, self._loaded)
+        self._reading = None
         self._receiving.checked.clear()
         self._runner = StageRunner(stage, self.run, *self._ends.wait(), on_fault)
         self._check()
@@ -176,6 +191,7 @@ class Hosting:
         )
 
     def _read(self, unit: Unit) -> Packed:
+        self._reading = unit
         data = self._receiving.checked.pop(unit.digest, None)
         data = self._store.read(unit.digest) if data is None else data
         if data is None:
