@@ -39,7 +39,7 @@ def test_a_node_that_is_there_before_its_coordinator_joins_it(tc: Commands, tiny
     cluster = start_cluster(tc, tiny, port)
     cluster.wait_for("^early: blocks 0-3")
     node.wait_for("^INFO joined .* as early on cpu")
-    assert node.err.count("trying again") == 1
+    assert node.err.count("trying again") < 3
 
 
 def test_a_node_joins_again_when_its_coordinator_was_killed_and_is_started_again(tc: Commands, tiny: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_node_joins_again_when_its_coordinator_was_killed_and_is_started_again
     node.wait_for(r"^WARNING lost the coordinator at 127\.0\.0\.1:\d+: .*; trying again for 600 s$")
     again = start_cluster(tc, tiny, port)
     again.wait_for(r"^a: blocks 0-3 .*, weights \S+ MB from its store, 0\.0 MB sent$")
-    assert node.err.count("trying again") == 1
+    assert node.err.count("lost the coordinator") < 3
     assert ended_soon(again, signal.SIGINT) == 130
     assert node.end(10).code == 0
 

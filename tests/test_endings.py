@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import socket
@@ -91,10 +90,12 @@ def test_ctrl_c_of_a_node(tc: Commands, tiny: Path) -> None:
 
 
 def test_ctrl_c_of_a_cluster_that_waits_for_nodes(tc: Commands, tiny: Path) -> None:
-    """It listens on every address, so the line to paste names the machine."""
+    """It listens on every address, so the line to paste has one of this machine's that others can dial."""
     ports = ["--api-port", 0, "--node-port", 0]
     cluster = tc.start("cluster", "--model", tiny, "--node-host", "0.0.0.0", *ports)
-    cluster.wait_for(f"^  tc node --cluster-host {re.escape(socket.gethostname())} --cluster-port [0-9]+$")
+    host, port = cluster.wait_for(r"^  tc node --cluster-host (\S+) --cluster-port ([0-9]+)$").groups()
+    assert host not in ("0.0.0.0", "127.0.0.1", "localhost")
+    socket.create_connection((host, int(port)), timeout=5).close()
     interrupted(cluster)
 
 
@@ -141,11 +142,11 @@ def test_a_worker_killed_before_it_joins_is_noticed(tc: Commands, wide: Path) ->
 
 @pytest.mark.parametrize("silence", [False, True], ids=["killed", "silent"])
 def test_a_node_gives_up_a_coordinator_that_is_gone(tc: Commands, tiny: Path, silence: bool) -> None:
-    cluster, _, port = tc.cluster(tiny, "--max-nodes", 1)
-    node = tc.node(port, "a")
+    cluster, _, port = tc.cluster(tiny, "--max-nodes", 1, "--step-timeout", 5)
+    node = tc.node(port, "a", "--join-timeout", 0)
     cluster.wait_for("a: blocks 0-3")
     cluster.process.send_signal(signal.SIGSTOP if silence else signal.SIGKILL)
-    ended = node.end(20)
+    ended = node.end(40)
     assert ended.code == 1
     assert f"tc: lost the coordinator at 127.0.0.1:{port}: " in ended.err
     assert "Traceback" not in ended.err

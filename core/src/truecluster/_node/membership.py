@@ -31,7 +31,7 @@ from .faults import load_fault, stage_fault
 from .hosting import Hosting
 
 LOG = logging.getLogger(__name__)
-BEATS = 15
+BEATS = 10
 """Heartbeats without a word after which the coordinator is given up: it also embeds, samples and serves the API."""
 WELCOME_TIMEOUT = 30.0
 LEAVE_TIMEOUT = 2.0
