@@ -111,9 +111,7 @@ class Coordinator:
 
     def _make_planning(self) -> Planning:
         options, place = self._options, (socket.gethostname(), self._device.id)
-        measured = measure(
-            self._model, self._registry, self._device, self.settings.max_tokens, options.room.sequences
-        )
+        measured = measure(self._model, self._registry, self._device, self.settings.max_tokens, options.room.sequences)
         return Planning(
             planner=make_planner(self._registry, options.planner, options.planner_options),
             name=options.planner,
