@@ -14,10 +14,16 @@ from typing import Any
 import httpx
 import pytest
 from commands import Commands, Ended, Served
+from tcplug_cpu_kernels.native import path
 
 from truecluster._plan import PROCESS
 
 TOKEN, WORKSPACE, BLOCK = 1024, 1 << 20, 60_416
+ATTENTION = 4 * (4 * (3 * 256 + 4 * 16) + 2 * 2 * 16) + 8 * 256
+"""What the reference's attention takes per token of context: three scores and a distance a pair, keys and values."""
+exact = pytest.mark.skipif(
+    path() is None, reason="the CPU kernels, whose needs it counts, were built without a compiler"
+)
 Tc = Callable[..., Ended]
 
 
@@ -39,6 +45,7 @@ def in_kb(usable: int) -> str:
     return f"cpu:{(PROCESS + usable) // 1000}KB"
 
 
+@exact
 def test_the_split_over_two_nodes_by_hand(plan: Callable[..., dict[str, Any]]) -> None:
     found = plan("--node", "cpu:1GB", "--node", "cpu:500MB", "--memory-reserve", "0.2")
     own, one, two = found["stages"]
@@ -61,6 +68,7 @@ def test_ends_lie_on_the_nodes_with_the_head_there(plan: Callable[..., dict[str,
     assert (one["span"], two["span"]) == ("embed + blocks 0-1", "blocks 2-3 + head")
     assert one["ends"] == 132 * 64 * 2
     assert [stage["process"] for stage in (one, two)] == [0, 0]
+    assert one["workspace"] == two["workspace"] == WORKSPACE + 4096 * ATTENTION
     assert one["free"] == int(0.9 * 1024**3)
 
 
@@ -85,6 +93,7 @@ def test_the_table_has_every_column_and_says_what_it_means(tc_here: Tc, tiny: Pa
     assert all(len(line) <= 130 for line in ended.out.splitlines())
 
 
+@exact
 def test_a_context_that_nobody_typed_is_reduced_with_a_line(plan: Callable[..., dict[str, Any]]) -> None:
     usable = 4 * 62_500 + WORKSPACE + 3_200 * TOKEN
     found = plan("--node", in_kb(usable), "--memory-reserve", "0")
@@ -93,6 +102,7 @@ def test_a_context_that_nobody_typed_is_reduced_with_a_line(plan: Callable[..., 
     assert 0 <= found["stages"][1]["margin"] < 100 * TOKEN
 
 
+@exact
 def test_a_context_that_was_typed_is_kept_or_refused_with_the_one_that_fits(
     plan: Callable[..., dict[str, Any]], tc_here: Tc, tiny: Path
 ) -> None:

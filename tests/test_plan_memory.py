@@ -12,6 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 from commands import Command, Commands, Ended, Served
+from tcplug_cpu_kernels.native import path
 
 pytestmark = [
     pytest.mark.timeout(400),
@@ -74,6 +75,7 @@ def test_nodes_take_what_was_planned(
     print("\n".join(f"{quant}: planned {n.planned / 1e6:.0f} MB, peak {n.peak / 1e6:.0f} MB" for n in (*small, *large)))
 
 
+@pytest.mark.skipif(path() is None, reason="the CPU kernels, whose needs it counts, were built without a compiler")
 @pytest.mark.parametrize("bound", [283, 284])
 def test_a_context_is_reduced_to_what_a_node_allows(tc: Commands, tiny: Path, bound: int) -> None:
     """The node's process may take so many MB; requests are then held to the context that is left."""

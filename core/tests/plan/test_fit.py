@@ -99,6 +99,14 @@ def test_half_the_state_where_the_compute_dtype_has_half_the_bytes():
     assert fit(half, Room(), one_node(10**9)).model.parts[1].state == (256 + 7 * 32) * 96 * 2
 
 
+def test_attention_takes_workspace_by_the_context():
+    attending = attrs.evolve(TOY, attention=5)
+    fitted = fit(attending, Room(context=64, sequences=1), one_node(10**9))
+    assert fitted.model.workspace == 5 * 64
+    reduced = fit(attending, Room(sequences=1), one_node(2000 + 100 * (PAGE_BYTES + 32 * 5)))
+    assert 97 <= reduced.size.pages <= 100
+
+
 @pytest.mark.parametrize("pages", [32, 33, 100, 255, 256, 400, 479])
 def test_otherwise_the_most_that_fits_to_two_percent(pages):
     fitted = fit(TOY, Room(), one_node(2000 + (pages + 1) * PAGE_BYTES - 1))

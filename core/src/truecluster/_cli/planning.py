@@ -15,7 +15,7 @@ from truecluster._cluster.profile import measure
 from truecluster._cluster.settings import RunSettings
 from truecluster._cluster.view import plan_view, read_node
 from truecluster._node.devices import Devices
-from truecluster._plan import PROCESS, Room, process_bytes
+from truecluster._plan import PROCESS, Room, kind_of, process_bytes
 from truecluster._registry import Registry
 from truecluster.api import COORDINATOR, AddressError, DType, Limits, PlanError, RequestError
 
@@ -50,7 +50,7 @@ def running(view: Mapping[str, Any]) -> dict[str, Any]:
 def planned(registry: Registry, options: ModelOptions, question: Question) -> dict[str, Any]:
     """As `plan_view`. Raises `PlanError` with the numbers where it doesn't fit."""
     for device, _ in question.given:
-        registry.spec("device", device.partition(":")[0])
+        registry.spec("device", kind_of(device))
     planner = make_planner(registry, question.planner, question.planner_options)
     model = load_model(registry, options)
     with model.bound.checkpoint:

@@ -7,7 +7,7 @@ from functools import partial, reduce
 
 import attrs
 
-from truecluster._plan import Fitted, Measured, Room, Share, fit, shares, validate
+from truecluster._plan import Fitted, Measured, Room, Share, fit, kind_of, shares, validate
 from truecluster._registry import Registry
 from truecluster.api import (
     COORDINATOR,
@@ -71,7 +71,7 @@ class Planning:
 
     def plan(self, nodes: Sequence[NodeFacts], computes: Sequence[DType]) -> Planned:
         """Over ``nodes``; ``computes`` has what each computes in. Raises `PlanError` with the missing bytes."""
-        measured = attrs.evolve(self.measured, compute=reduce(DType.wider, computes) if computes else DType.FP32)
+        measured = self._measured(nodes, computes)
         ends = self._ends(measured.stateless)
         own = profiles([self.own], self.room)[0]
         if own.memory is not None and ends > own.memory:
@@ -82,6 +82,13 @@ class Planning:
         there = profiles(nodes, self.room, {self.own.place: ends})
         ask = partial(checked_plan, self.planner, self.name, nodes=there, limits=self.limits)
         return Planned(fitted=fit(measured, self.room, ask), nodes=(*there, own))
+
+    def _measured(self, nodes: Sequence[NodeFacts], computes: Sequence[DType]) -> Measured:
+        """State in the widest that a node computes in, and what attention takes where it takes most."""
+        compute = reduce(DType.wider, computes) if computes else DType.FP32
+        unlike = any(kind_of(node.device) != kind_of(self.own.device) for node in nodes)
+        attention = self.measured.attention_elsewhere if unlike else self.measured.attention
+        return attrs.evolve(self.measured, compute=compute, attention=attention)
 
     def _ends(self, model: ModelProfile) -> int:
         """Bytes of the stages that the coordinator hosts."""

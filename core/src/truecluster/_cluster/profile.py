@@ -21,7 +21,7 @@ from truecluster.api import (
     State,
     Target,
 )
-from truecluster.nn import PAGE, Lowering
+from truecluster.nn import PAGE, REFERENCE, Attend, Lowering, attend_bytes
 
 from .model import ClusterModel
 
@@ -36,7 +36,7 @@ COUNTED = Dtypes(DType.FP32, DType.FP32)
 def measure(
     model: ClusterModel, registry: Registry, device: DeviceContext, max_tokens: int, sequences: int
 ) -> Measured:
-    """Counted as for nodes with the coordinator's kernels, steps of ``max_tokens``, and so many sequences at once."""
+    """For steps of ``max_tokens`` and so many sequences at once, on nodes with the coordinator's kernels."""
     bound, config = model.bound, model.bound.config
     formats = {key: model.catalog.format(slot) for key, slot in bound.slots.items()}
     lowering = Lowering(Target(formats=formats, device=device, dtypes=COUNTED), available_kernels(registry))
@@ -55,7 +55,17 @@ def measure(
         compute=COUNTED.compute,
         context=config.context,
         page_tokens=PAGE,
+        attention=_attention(model, lowering, max_tokens),
+        attention_elsewhere=_attention(model, Lowering(lowering.target), max_tokens),
     )
+
+
+def _attention(model: ClusterModel, lowering: Lowering, max_tokens: int) -> int:
+    """Bytes per token of context where the reference attends, which holds all scores of a step at once."""
+    bound = model.bound
+    parts = [bound.architecture.build(bound.config, part) for part in parts_of(bound.config)]
+    taken = [taker for part in parts for taker in lowering.takers(part)]
+    return max((attend_bytes(d, max_tokens) for d, k in taken if isinstance(d, Attend) and k is REFERENCE), default=0)
 
 
 def _part(part: Part, model: ClusterModel, lowering: Lowering) -> PartProfile:

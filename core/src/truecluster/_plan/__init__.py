@@ -3,7 +3,7 @@
 No torch, no sockets.
 """
 
-from .budget import PROCESS, Share, process_bytes, shares
+from .budget import PROCESS, Share, kind_of, process_bytes, shares
 from .build import build_plan
 from .fit import Fitted, fit
 from .model import EdgeKind, EdgePlan, Route, RunPlan, StagePlan
@@ -24,6 +24,7 @@ __all__ = [
     "StateSize",
     "build_plan",
     "fit",
+    "kind_of",
     "process_bytes",
     "shares",
     "validate",

@@ -68,4 +68,9 @@ def _share(id: str, spans: Sequence[Span], model: ModelProfile, nodes: Mapping[s
 
 def process_bytes(device: str) -> int:
     """What a process takes of the memory that a device computes in; a device is a kind or an id."""
-    return PROCESS if device.partition(":")[0] == "cpu" else 0
+    return PROCESS if kind_of(device) == "cpu" else 0
+
+
+def kind_of(device: str) -> str:
+    """``cuda:1`` → ``cuda``."""
+    return device.partition(":")[0]

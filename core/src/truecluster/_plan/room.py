@@ -47,7 +47,8 @@ class Measured:
     """A model's bytes without state, and what state adds to each of its parts.
 
     A page of ``page_tokens`` has ``page_elements`` in the ``compute`` dtype, and a sequence has ``sequence_bytes``.
-    ``context`` is the model's, in tokens.
+    ``context`` is the model's, in tokens, for each of which a stage's attention takes ``attention`` bytes, and
+    ``attention_elsewhere`` on devices of another kind than the coordinator's.
     """
 
     stateless: ModelProfile
@@ -56,6 +57,8 @@ class Measured:
     compute: DType
     context: int
     page_tokens: int
+    attention: int = 0
+    attention_elsewhere: int = 0
 
     def sized(self, size: StateSize) -> ModelProfile:
         """The profile with state of that size."""
@@ -64,7 +67,9 @@ class Measured:
             attrs.evolve(part, state=size.pages * elements * self.compute.itemsize + size.sequences * each)
             for part, elements, each in sizes
         )
-        return attrs.evolve(self.stateless, parts=parts)
+        return attrs.evolve(
+            self.stateless, parts=parts, workspace=self.stateless.workspace + self.attention * size.context
+        )
 
     def pages(self, tokens: int) -> int:
         """How many pages hold so many tokens."""

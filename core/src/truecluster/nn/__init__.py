@@ -17,7 +17,7 @@ from .dtypes import torch_dtype
 from .fields import flag, positive
 from .gguf import GGUF_SLOTS, gguf_dialect
 from .lowering import REFERENCE, Lowering, RankedKernel
-from .reference import ReferenceKernel
+from .reference import ReferenceKernel, attend_bytes
 from .rope_config import read_rotary
 from .rotary import attention_factor, inverse_frequencies, rotate, tables
 from .state import PAGE, Batch, PagedState, RecurrentState, Row, SequenceState
@@ -45,6 +45,7 @@ __all__ = [
     "ReferenceKernel",
     "Row",
     "SequenceState",
+    "attend_bytes",
     "attention_factor",
     "decoder_attention",
     "decoder_embedding",

@@ -47,7 +47,7 @@ class Lowering:
     def readers(self, description: Description) -> dict[Slot, tuple[RankedKernel, ...]]:
         """Each slot below ``description`` → the kernels that need a handle of it."""
         found: dict[Slot, tuple[RankedKernel, ...]] = {}
-        for node, kernel in self._takers(description):
+        for node, kernel in self.takers(description):
             for slot in node.slots():
                 found[slot] = tuple(dict.fromkeys((*found.get(slot, ()), kernel)))
         return found
@@ -61,13 +61,14 @@ class Lowering:
         lowered = {name: self._each(child, lambda d: self.bind(d, handles)) for name, child in self._inner(description)}
         return attrs.evolve(description, **lowered)  # type: ignore[misc]
 
-    def _takers(self, description: Description) -> list[tuple[Description, RankedKernel]]:
+    def takers(self, description: Description) -> list[tuple[Description, RankedKernel]]:
+        """What is taken as a whole below ``description``, and by which kernel, in order."""
         chosen = self.choose(description)
         if chosen is not None:
             return [(description, chosen)]
         nested: list[tuple[Description, RankedKernel]] = []
         for _, child in self._inner(description):
-            self._each(child, lambda d: nested.extend(self._takers(d)))
+            self._each(child, lambda d: nested.extend(self.takers(d)))
         return nested
 
     def _inner(self, description: Description) -> list[tuple[str, Any]]:

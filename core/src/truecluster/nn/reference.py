@@ -136,6 +136,17 @@ def bind_attend(attend: Attend, handles: Mapping[str, Handle], dtypes: Dtypes) -
     return run
 
 
+def attend_bytes(attend: Attend, tokens: int) -> int:
+    """What attention of a step of ``tokens`` takes, for each token that is attended over.
+
+    Scores as they come, masked and as weights; keys and values for every head, twice, as products lay them out anew;
+    how far each pair is apart.
+    """
+    for_every_head = 3 * tokens + 4 * attend.head_dim
+    gathered = 2 * attend.kv_heads * attend.head_dim
+    return 4 * (attend.heads * for_every_head + gathered) + 8 * tokens
+
+
 def _append_and_gather(
     array: torch.Tensor, pages: torch.Tensor, where: torch.Tensor, new: torch.Tensor, end: int
 ) -> torch.Tensor:
