@@ -136,7 +136,7 @@ class Scheduler:
         sequence.generated += 1
         if token == NOT_A_TOKEN:
             sequence.generated -= 1
-            sequence.finish("error", "the model gave logits that are not finite; try another --quant")
+            sequence.finish("error", "the model gave logits that are not finite; try --dtype fp32 or another --quant")
         elif token in sequence.request.eos:
             sequence.finish("stop")
         else:
