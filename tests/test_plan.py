@@ -19,8 +19,9 @@ from tcplug_cpu_kernels.native import path
 from truecluster._plan import PROCESS
 
 TOKEN, WORKSPACE, BLOCK = 1024, 1 << 20, 60_416
-ATTENTION = 4 * (4 * (3 * 256 + 4 * 16) + 2 * 2 * 16) + 8 * 256
-"""What the reference's attention takes per token of context: three scores and a distance a pair, keys and values."""
+PAIRS, KEYS = 256 * 4096, 4096 * 16
+ATTENTION = PAIRS * (2 * 4 * 4 + 8) + 4 * KEYS * (2 * 2 * 2 + 2 * 2 * 4)
+"""What the reference's attention takes: two scores of 4 heads and a distance a pair; keys and values, twice of each."""
 exact = pytest.mark.skipif(
     path() is None, reason="the CPU kernels, whose needs it counts, were built without a compiler"
 )
@@ -68,7 +69,7 @@ def test_ends_lie_on_the_nodes_with_the_head_there(plan: Callable[..., dict[str,
     assert (one["span"], two["span"]) == ("embed + blocks 0-1", "blocks 2-3 + head")
     assert one["ends"] == 132 * 64 * 2
     assert [stage["process"] for stage in (one, two)] == [0, 0]
-    assert one["workspace"] == two["workspace"] == WORKSPACE + 4096 * ATTENTION
+    assert one["workspace"] == two["workspace"] == WORKSPACE + ATTENTION
     assert one["free"] == int(0.9 * 1024**3)
 
 

@@ -100,9 +100,10 @@ def test_half_the_state_where_the_compute_dtype_has_half_the_bytes():
 
 
 def test_attention_takes_workspace_by_the_context():
-    attending = attrs.evolve(TOY, attention=5)
+    attending = attrs.evolve(TOY, attention=lambda tokens: 5 * tokens)
     fitted = fit(attending, Room(context=64, sequences=1), one_node(10**9))
-    assert fitted.model.workspace == 5 * 64
+    assert fitted.model.attention == 5 * 64
+    assert fitted.model.needed(Span(0, 0, embed=True)) == 1000  # nothing attends where there are no blocks
     reduced = fit(attending, Room(sequences=1), one_node(2000 + 100 * (PAGE_BYTES + 32 * 5)))
     assert 97 <= reduced.size.pages <= 100
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from truecluster._pipeline.build import available_kernels
 from truecluster._plan import Measured
@@ -60,12 +61,13 @@ def measure(
     )
 
 
-def _attention(model: ClusterModel, lowering: Lowering, max_tokens: int) -> int:
-    """Bytes per token of context where the reference attends, which holds all scores of a step at once."""
+def _attention(model: ClusterModel, lowering: Lowering, max_tokens: int) -> Callable[[int], int]:
+    """What the reference takes where it attends, which holds scores; tokens of context → bytes."""
     bound = model.bound
     parts = [bound.architecture.build(bound.config, part) for part in parts_of(bound.config)]
     taken = [taker for part in parts for taker in lowering.takers(part)]
-    return max((attend_bytes(d, max_tokens) for d, k in taken if isinstance(d, Attend) and k is REFERENCE), default=0)
+    attends = {description for description, kernel in taken if isinstance(description, Attend) and kernel is REFERENCE}
+    return lambda context: max((attend_bytes(attend, max_tokens, context) for attend in attends), default=0)
 
 
 def _part(part: Part, model: ClusterModel, lowering: Lowering) -> PartProfile:

@@ -47,7 +47,7 @@ def _share(id: str, spans: Sequence[Span], model: ModelProfile, nodes: Mapping[s
     blocks = [block for span in spans for block in model.blocks[span.start : span.stop]]
     weights, state = sum(block.resident for block in blocks), sum(block.state for block in blocks)
     ends = model.ends(embed=any(span.embed for span in spans), head=any(span.head for span in spans))
-    workspace = len(spans) * model.workspace
+    workspace = sum(map(model.work, spans))
     process = process_bytes(node.device if node else "cpu")
     needed = weights + ends + state + workspace + process
     free = None if node is None or node.memory is None else node.memory + process

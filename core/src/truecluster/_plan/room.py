@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
 from truecluster.api import DType, ModelProfile, PlanError, RequestError
@@ -42,13 +44,18 @@ class StateSize:
         return attrs.evolve(self, pages=pages, context=min(self.context, pages * self.page_tokens))
 
 
+def no_bytes(tokens: int) -> int:
+    """Of attention in a kernel that holds no scores."""
+    return 0
+
+
 @attrs.frozen(kw_only=True)
 class Measured:
     """A model's bytes without state, and what state adds to each of its parts.
 
     A page of ``page_tokens`` has ``page_elements`` in the ``compute`` dtype, and a sequence has ``sequence_bytes``.
-    ``context`` is the model's, in tokens, for each of which a stage's attention takes ``attention`` bytes, and
-    ``attention_elsewhere`` on devices of another kind than the coordinator's.
+    ``context`` is the model's, in tokens. ``attention`` says how many bytes a stage with blocks takes to attend over so
+    many tokens, ``attention_elsewhere`` where it is on a device of another kind than the coordinator's.
     """
 
     stateless: ModelProfile
@@ -57,8 +64,8 @@ class Measured:
     compute: DType
     context: int
     page_tokens: int
-    attention: int = 0
-    attention_elsewhere: int = 0
+    attention: Callable[[int], int] = no_bytes
+    attention_elsewhere: Callable[[int], int] = no_bytes
 
     def sized(self, size: StateSize) -> ModelProfile:
         """The profile with state of that size."""
@@ -67,9 +74,7 @@ class Measured:
             attrs.evolve(part, state=size.pages * elements * self.compute.itemsize + size.sequences * each)
             for part, elements, each in sizes
         )
-        return attrs.evolve(
-            self.stateless, parts=parts, workspace=self.stateless.workspace + self.attention * size.context
-        )
+        return attrs.evolve(self.stateless, parts=parts, attention=self.attention(size.context))
 
     def pages(self, tokens: int) -> int:
         """How many pages hold so many tokens."""

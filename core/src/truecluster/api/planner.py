@@ -32,7 +32,8 @@ class PartProfile:
 
 @attrs.frozen(kw_only=True)
 class ModelProfile:
-    """The parts in order: embed, every block, head. ``workspace`` bytes are needed once per stage.
+    """The parts in order: embed, every block, head. ``workspace`` bytes are needed once per stage, and ``attention``
+    bytes once per stage with blocks.
 
     Where ``tied``, embed and head share one matrix, which a node that hosts both holds once: its bytes are counted
     in the head, and ``embed.resident`` is what embed needs where it stands alone.
@@ -42,6 +43,7 @@ class ModelProfile:
     parts: tuple[PartProfile, ...]
     tied: bool = False
     workspace: int = 0
+    attention: int = 0
     _reached: tuple[int, ...] = attrs.field(init=False, repr=False, eq=False)
 
     @_reached.default
@@ -62,7 +64,11 @@ class ModelProfile:
     def needed(self, span: Span) -> int:
         """Bytes of memory that a node needs to host ``span``."""
         blocks = self._reached[span.stop] - self._reached[span.start]
-        return blocks + self.ends(embed=span.embed, head=span.head) + self.workspace
+        return blocks + self.ends(embed=span.embed, head=span.head) + self.work(span)
+
+    def work(self, span: Span) -> int:
+        """Bytes that the stage needs while it computes."""
+        return self.workspace + (self.attention if span.stop > span.start else 0)
 
 
 @attrs.frozen(kw_only=True)

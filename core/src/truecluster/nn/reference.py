@@ -31,6 +31,8 @@ from .state import PAGE, Batch, PagedState
 
 TILE_BYTES = 4 << 20
 """Of unpacked fp32 rows: a tile stays in a CPU's cache."""
+SCORE_BYTES = 64 << 20
+"""Of a tile's attention scores: enough for a GPU, and little beside the keys of a long context."""
 FP16_LIMIT = 65520.0
 """The smallest magnitude that rounds to infinity."""
 
@@ -136,15 +138,15 @@ def bind_attend(attend: Attend, handles: Mapping[str, Handle], dtypes: Dtypes) -
     return run
 
 
-def attend_bytes(attend: Attend, tokens: int) -> int:
-    """What attention of a step of ``tokens`` takes, for each token that is attended over.
+def attend_bytes(attend: Attend, tokens: int, context: int) -> int:
+    """What attention of a step of ``tokens`` over ``context`` takes at most.
 
-    Scores as they come, masked and as weights; keys and values for every head, twice, as products lay them out anew;
-    how far each pair is apart.
+    A tile's scores and weights, and how far each pair is apart; keys and values as they are gathered and in fp32, and
+    for every head, twice, as products lay them out anew.
     """
-    for_every_head = 3 * tokens + 4 * attend.head_dim
-    gathered = 2 * attend.kv_heads * attend.head_dim
-    return 4 * (attend.heads * for_every_head + gathered) + 8 * tokens
+    scores = min(SCORE_BYTES, 4 * attend.heads * tokens * context)
+    pairs = scores // attend.heads
+    return 2 * scores + 2 * pairs + 4 * context * attend.head_dim * (4 * attend.kv_heads + 4 * attend.heads)
 
 
 def _append_and_gather(
@@ -158,14 +160,18 @@ def _append_and_gather(
 def _softmax_mix(
     q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, where: torch.Tensor, scale: float, sliding: int | None
 ) -> torch.Tensor:
-    """``q [c, heads, dim]`` over ``keys``, ``values [end, kv_heads, dim]`` → ``[c, heads, dim]``."""
-    group = q.shape[1] // keys.shape[1]
-    keys, values = (x.float().repeat_interleave(group, dim=1).transpose(0, 1) for x in (keys, values))
-    scores = (q.float().transpose(0, 1) @ keys.transpose(1, 2)) * scale  # [heads, c, end]
-    distance = where[:, None] - torch.arange(keys.shape[1], device=q.device)
-    hidden = distance < 0 if sliding is None else (distance < 0) | (distance >= sliding)
-    weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
-    return (weights @ values).transpose(0, 1).to(q.dtype)
+    """``q [c, heads, dim]`` over ``keys``, ``values [end, kv_heads, dim]`` → ``[c, heads, dim]``, a tile at a time."""
+    (count, heads, _), (end, kv_heads, _) = q.shape, keys.shape
+    keys, values = (x.float().repeat_interleave(heads // kv_heads, dim=1).transpose(0, 1) for x in (keys, values))
+    mixed, tile = torch.empty_like(q), max(1, SCORE_BYTES // (4 * heads * end))
+    for start in range(0, count, tile):
+        rows = slice(start, min(start + tile, count))
+        scores = (q[rows].float().transpose(0, 1) @ keys.transpose(1, 2)).mul_(scale)  # [heads, tile, end]
+        distance = where[rows, None] - torch.arange(end, device=q.device)
+        hidden = distance < 0 if sliding is None else (distance < 0) | (distance >= sliding)
+        weights = scores.masked_fill_(hidden, float("-inf")).softmax(-1)
+        mixed[rows] = (weights @ values).transpose(0, 1).to(q.dtype)
+    return mixed
 
 
 BINDERS: dict[type, Callable[..., Callable[..., torch.Tensor]]] = {

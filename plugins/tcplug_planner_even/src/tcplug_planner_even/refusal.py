@@ -21,7 +21,7 @@ def refusal(model: ModelProfile, nodes: Sequence[NodeProfile], sizes: Sizes, all
     used = _largest(nodes, allowed)
     there = [node.memory or 0 for node in used]
     stages = max(1, sum(room > 0 for room in there))
-    missing = sizes[0, layers] + (stages - 1) * model.workspace - sum(there)
+    missing = sizes[0, layers] + (stages - 1) * (model.workspace + model.attention) - sum(there)
     if missing > 0:
         why = f"{missing:,} bytes are missing"
     else:
