@@ -11,9 +11,9 @@ from anyio.from_thread import BlockingPortal
 from anyio.to_thread import run_sync
 
 from truecluster._cli.progress import Progress
+from truecluster._cluster.admission import Admission
 from truecluster._cluster.coordinator import ClusterOptions
 from truecluster._cluster.model import ClusterModel
-from truecluster._cluster.nodes import Nodes
 from truecluster._node.transports import Transports
 from truecluster._registry import Registry
 from truecluster.api import NodeError
@@ -39,13 +39,13 @@ class Place:
 @asynccontextmanager
 async def hosted(registry: Registry, model: ClusterModel, place: Place) -> AsyncIterator[Chosen]:
     """The coordinator, once all nodes are there, until the block ends. Raises `NodeError` where some stay away."""
-    transports, nodes = Transports(registry), Nodes(key=place.key.encode())
+    transports, admission = Transports(registry), Admission(place.key.encode())
     streams = transports.streams("tcp")
     listener = await streams.listen(place.host, place.port)
     said = ClusterOptions(key=place.key.encode(), min_nodes=place.nodes, device="cpu", restarts=False)
-    made = await run_sync(Chosen, registry, model, said, transports, Progress(), nodes)
+    made = await run_sync(Chosen, registry, model, said, transports, Progress(), admission)
     async with listener, anyio.create_task_group() as tasks, BlockingPortal() as portal:
-        tasks.start_soon(listener.serve, nodes.accept)
+        tasks.start_soon(listener.serve, admission.accept)
         tasks.start_soon(made.serve, portal)
         await made.listening.wait()
         try:

@@ -15,10 +15,10 @@ from anyio.to_thread import run_sync
 from goldens import Golden
 
 from truecluster._cli import local, options
+from truecluster._cluster.admission import Admission
 from truecluster._cluster.coordinator import ClusterOptions, Coordinator
 from truecluster._cluster.local import Join, Workers
 from truecluster._cluster.model import ClusterModel, ModelOptions, load_model
-from truecluster._cluster.nodes import Nodes
 from truecluster._engine.engine import Engine
 from truecluster._engine.requests import Event, FinishedEvent, Request, TokenEvent
 from truecluster._node.transports import Transports
@@ -206,15 +206,15 @@ async def _serve(
         threads=1,
         restarts=restarts,
     )
-    joined = Nodes(key=b"key")
-    coordinator = await run_sync(Coordinator, registry, model, said, transports, Quiet(), joined)
+    admission = Admission(b"key")
+    coordinator = await run_sync(Coordinator, registry, model, said, transports, Quiet(), admission)
     async with (
         listener,
         anyio.create_task_group() as nodes,
         BlockingPortal() as portal,
         anyio.create_task_group() as tasks,
     ):
-        tasks.start_soon(listener.serve, joined.accept)
+        tasks.start_soon(listener.serve, admission.accept)
         tasks.start_soon(coordinator.serve, portal)
         await coordinator.listening.wait()
         if workers is not None:

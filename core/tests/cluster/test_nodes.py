@@ -12,7 +12,8 @@ import attrs
 import pytest
 from anyio.abc import SocketAttribute
 
-from truecluster._cluster import nodes as module
+from truecluster._cluster import session
+from truecluster._cluster.admission import Admission
 from truecluster._cluster.nodes import Nodes
 from truecluster._wire import messages as wire
 from truecluster._wire import silence
@@ -43,8 +44,8 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silence, "LOOK", 0.02)
-    monkeypatch.setattr(module, "HEARTBEAT", 0.05)
-    monkeypatch.setattr(module, "SILENCE", 0.4)
+    monkeypatch.setattr(session, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(session, "SILENCE", 0.4)
 
 
 @attrs.define(eq=False)
@@ -76,9 +77,13 @@ class Played:
 
 @attrs.define(eq=False)
 class Scene:
-    nodes: Nodes
+    admission: Admission
     port: int
     tasks: Any
+
+    @property
+    def nodes(self) -> Nodes:
+        return self.admission.nodes
 
     async def dial(self, hello: wire.Hello = HELLO, answers: bool = True) -> Played:
         """A node that has said HELLO."""
@@ -103,13 +108,13 @@ async def until(true: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def scene(opened: bool = True) -> AsyncIterator[Scene]:
-    nodes = Nodes(key=KEY)
+    admission = Admission(KEY)
     if opened:
-        nodes.open(lambda hello: None)
+        admission.open(lambda hello: None)
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, nodes.accept)
-        yield Scene(nodes, listener.extra(SocketAttribute.local_port), tasks)
+        tasks.start_soon(listener.serve, admission.accept)
+        yield Scene(admission, listener.extra(SocketAttribute.local_port), tasks)
         tasks.cancel_scope.cancel()
 
 
@@ -124,7 +129,7 @@ async def test_a_node_that_comes_before_the_model_is_open_waits_and_is_pinged() 
         early = await at.dial()
         await until(lambda: len(early.heard(wire.Ping)) > 10)
         assert not early.heard(wire.HelloAck)
-        at.nodes.open(lambda hello: None)
+        at.admission.open(lambda hello: None)
         await until(lambda: bool(early.heard(wire.HelloAck)))
         assert list(at.nodes.joined) == ["w1"]
 
@@ -134,7 +139,7 @@ async def test_who_is_refused_is_told_why() -> None:
         raise NodeError("install the same versions")
 
     async with scene(opened=False) as at:
-        at.nodes.open(refuse)
+        at.admission.open(refuse)
         node = await at.dial()
         await until(lambda: node.ended)
         assert node.heard(wire.Error) == [wire.Error(message="install the same versions")]
@@ -233,6 +238,6 @@ async def test_who_leaves_while_it_waits_is_forgotten() -> None:
         with suppress(TransportError):
             await node.control.aclose()
         await anyio.sleep(0.1)
-        at.nodes.open(lambda hello: None)
+        at.admission.open(lambda hello: None)
         await anyio.sleep(0.1)
         assert not at.nodes.joined

@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from truecluster._cluster.nodes import NodeSession
 from truecluster._cluster.remote import RemoteStage
+from truecluster._cluster.session import NodeSession
 from truecluster._plan import StagePlan
 from truecluster._wire import messages as wire
 from truecluster.api import DType, Dtypes, EdgeBroken, NodeError, Span

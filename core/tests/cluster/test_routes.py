@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from truecluster._cluster.nodes import NodeSession
 from truecluster._cluster.routes import EdgeUnreachable, Routes
+from truecluster._cluster.session import NodeSession
 from truecluster._plan import EdgeKind, EdgePlan, Route, RunPlan, StagePlan
 from truecluster._wire import messages as wire
 from truecluster.api import COORDINATOR, DType, Dtypes, NodeError, Span

@@ -13,6 +13,7 @@ import attrs
 from anyio.from_thread import BlockingPortal, check_cancelled
 from anyio.to_thread import run_sync
 
+from truecluster._cluster.admission import Admission
 from truecluster._cluster.coordinator import ClusterOptions, Coordinator
 from truecluster._cluster.model import ClusterModel, ModelOptions, load_model
 from truecluster._cluster.nodes import Nodes
@@ -102,14 +103,14 @@ async def hosting(registry: Registry, transports: Transports, options: HostOptio
     streams = transports.streams(options.cluster.transport)
     listener = await streams.listen(options.node_host, options.node_port)
     async with _telling(registry) as events, listener, anyio.create_task_group() as tasks:
-        nodes = Nodes(key=options.cluster.key, events=events)
-        tasks.start_soon(listener.serve, nodes.accept)
+        admission = Admission(options.cluster.key, Nodes(events))
+        tasks.start_soon(listener.serve, admission.accept)
         model = await run_sync(load_model, registry, _cancellable(options.model))
         options.report.say(model.describe())
         text = await run_sync(_load_text, model, options.model.open.trust_remote_code)
         await run_sync(options.check, model, text)
         coordinator = await run_sync(
-            Coordinator, registry, model, options.cluster, transports, options.report, nodes, events
+            Coordinator, registry, model, options.cluster, transports, options.report, admission, events
         )
         engine = Engine(coordinator, events)
         async with BlockingPortal() as portal:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import anyio
 import attrs
-from anyio.abc import TaskGroup
 from anyio.from_thread import BlockingPortal
 from anyio.to_thread import run_sync
 
@@ -33,20 +32,22 @@ from truecluster.api import (
 )
 
 from . import figures
+from .admission import Admission
 from .compat import check_hello, needed_by
 from .gathering import Found, Gathering
 from .memory import NodeFacts
 from .model import ClusterModel
-from .nodes import Nodes, NodeSession, by_name
 from .packing import pack_all
 from .planning import Planned, Planning, make_planner
 from .profile import measure
 from .provision import House, Provision
 from .report import Report
 from .routes import EdgeUnreachable, Routes, described, named_ends
+from .session import NodeSession, by_name
 from .settings import RunSettings
 from .spares import Spares
 from .view import cluster_view
+from .waiting import any_of, unless
 
 RETRY_SECONDS = 5.0
 """After a run that could not start, unless nodes come or go."""
@@ -82,7 +83,7 @@ class Coordinator:
         options: ClusterOptions,
         transports: Transports,
         report: Report,
-        nodes: Nodes,
+        admission: Admission,
         events: Events = SILENT,
     ) -> None:
         self._registry = registry
@@ -94,13 +95,14 @@ class Coordinator:
         self._device: DeviceContext = devices.open(devices.choose(options.device), options.threads)
         self.settings = options.settings
         self._needed = needed_by(model, registry, options.transport)
-        self.nodes = nodes
+        self._admission = admission
+        self.nodes = admission.nodes
         self._events = events
         self._planning = self._make_planning()
         self._context = wanted_size(self._planning.measured, options.room).context
-        self._gathering = Gathering(nodes, self._plan, options.min_nodes, report)
+        self._gathering = Gathering(self.nodes, self._plan, options.min_nodes, report)
         self._routes = Routes()
-        self._spares = Spares(nodes, report)
+        self._spares = Spares(self.nodes, report)
         self._packed = anyio.Event()
         self._closing = anyio.Event()
         self._closed = anyio.Event()
@@ -137,7 +139,7 @@ class Coordinator:
         )
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            self.nodes.open(lambda hello: check_hello(hello, self._needed))
+            self._admission.open(lambda hello: check_hello(hello, self._needed))
             self.listening.set()
             tasks.start_soon(self._pack)
             tasks.start_soon(self._spares.watch)
@@ -187,7 +189,7 @@ class Coordinator:
             if found is None:
                 break
             try:
-                run = await self._unless_closing(self._provision, *found)
+                run = await unless(self._closing, self._provision, *found)
                 if run is not None:
                     return run
             except TrueClusterError as error:
@@ -195,20 +197,10 @@ class Coordinator:
                     raise
                 self._report.say(f"the run could not start: {error}")
                 with anyio.move_on_after(RETRY_SECONDS):
-                    await _any(self.nodes.changed, self._closing)
+                    await any_of(self.nodes.changed, self._closing)
         if self._failure is not None:
             raise self._failure
         return None
-
-    async def _unless_closing(self, make: Callable[..., Awaitable[Run]], *arguments: object) -> Run | None:
-        """What ``make`` gives, or ``None`` if it is time to stop before it is done."""
-        run: Run | None = None
-        with one_error():
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_first, self._closing, tasks)
-                run = await make(*arguments)
-                tasks.cancel_scope.cancel()
-        return run
 
     async def _provision(self, sessions: Sequence[NodeSession], planned: Planned) -> Run:
         """Where an end of an edge can't dial the other, the next try takes another route."""
@@ -277,7 +269,7 @@ class Coordinator:
                     return found
                 if self._gathering.trouble is not None and not self._options.restarts:
                     raise self._gathering.trouble  # nobody else will come
-                await _any(changed, self._closing)
+                await any_of(changed, self._closing)
             return None
         here, timeout = len(self.nodes.ready()), self.settings.ready_timeout
         raise NodeError(f"{here} of {self.needed_nodes} nodes came within {timeout:g} s (--ready-timeout)")
@@ -310,14 +302,3 @@ class Coordinator:
             return {}
         packed = self._model.catalog.packed_bytes
         return figures.report(provision.plan, provision.weights, provision.moved, packed)
-
-
-async def _any(*events: anyio.Event) -> None:
-    async with anyio.create_task_group() as tasks:
-        for event in events:
-            tasks.start_soon(_first, event, tasks)
-
-
-async def _first(event: anyio.Event, tasks: TaskGroup) -> None:
-    await event.wait()
-    tasks.cancel_scope.cancel()

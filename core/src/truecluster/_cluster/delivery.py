@@ -12,10 +12,10 @@ from truecluster._weights.catalog import Catalog, Unit
 from truecluster._wire import messages as wire
 from truecluster.api import NodeError, TransportError, WeightsProgress
 
-from .nodes import NodeSession
 from .push import Push
 from .remote import RemoteStage, Word
 from .report import Advance, Report
+from .session import NodeSession
 
 LOOK_SECONDS = 0.5
 """Between two looks at how far a node is; it says so with every heartbeat."""

@@ -8,9 +8,10 @@ import attrs
 
 from truecluster.api import PlanError
 
-from .nodes import Nodes, NodeSession, by_name
+from .nodes import Nodes
 from .planning import Planned
 from .report import Report
+from .session import NodeSession, by_name
 
 Found = tuple[Sequence[NodeSession], Planned]
 

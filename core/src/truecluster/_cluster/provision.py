@@ -34,11 +34,11 @@ from truecluster.api import (
 from .delivery import Delivery, Moved, total_bytes
 from .edges import OwnEdges
 from .model import ClusterModel
-from .nodes import NodeSession
 from .own import OwnStages
 from .planning import Planned
 from .remote import RemoteStage
 from .report import Report
+from .session import NodeSession
 from .settings import RunSettings
 from .vigil import Vigil
 

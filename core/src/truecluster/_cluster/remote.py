@@ -11,8 +11,8 @@ from truecluster._plan import StagePlan
 from truecluster._wire import messages as wire
 from truecluster.api import EdgeBroken, NodeError, TransportError, TrueClusterError
 
-from .nodes import NodeSession
 from .routes import EdgeUnreachable
+from .session import NodeSession
 
 Word = TypeVar("Word", wire.Need, wire.LoadComplete, wire.StageStopped)
 

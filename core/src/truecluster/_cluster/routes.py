@@ -8,7 +8,7 @@ from truecluster._plan import EdgePlan, Route, RunPlan
 from truecluster._wire.addresses import is_loopback
 from truecluster.api import COORDINATOR, NodeError
 
-from .nodes import NodeSession
+from .session import NodeSession
 
 
 class EdgeUnreachable(NodeError):

@@ -10,8 +10,8 @@ import attrs
 from truecluster.api import DType
 
 from .memory import NodeFacts
-from .nodes import NodeSession
 from .planning import Planned
+from .session import NodeSession
 
 
 def plan_view(planned: Planned, name: str) -> dict[str, Any]:

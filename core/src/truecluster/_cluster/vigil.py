@@ -12,7 +12,7 @@ from truecluster._pipeline.run import Run
 from truecluster._wire.silence import LOOK, SILENCE, Silence
 from truecluster.api import NodeError
 
-from .nodes import NodeSession
+from .session import NodeSession
 from .settings import RunSettings
 
 
