@@ -8,7 +8,7 @@ from pathlib import Path
 import fused_blocks
 import pytest
 import torch
-from tiny_models import TinyModel, TinyPlugin
+from tiny_models import FP32, TinyModel, TinyPlugin
 
 from truecluster._pipeline.stage import Stage
 from truecluster._registry import Registry, Selection
@@ -92,6 +92,6 @@ def test_tied_ends_share_one_handle():
     assert sorted(model.reads) == sorted(set(model.reads)) == sorted(model.weights)
     model.whole()
     assert len(model.reads) == len(model.weights), "handles are kept for the next run"
-    model.handles.keep_only({"embed.tokens"})
+    model.handles.keep_only({"embed.tokens"}, FP32)
     model.whole()
     assert len(model.reads) == 2 * len(model.weights) - 1

@@ -186,3 +186,18 @@ def test_where_memory_runs_out_what_a_stage_needs_is_said() -> None:
         OutOfMemory, match=r"blocks 0-1 needs 0\.0 MB for weights, and state of 512 tokens in fp32, but"
     ):
         TinyModel.make().stage(Span(0, 2), device=Small())
+
+
+def test_a_run_in_another_dtype_lets_go_of_what_was_prepared_before() -> None:
+    """Else a node would hold its weights once for every dtype that it was ever asked for."""
+    model = TinyModel.make()
+    for dtypes in (KINDS["fp32"], KINDS["fp16"]):
+        chain(model, [dtypes])
+    model.handles.keep_only(set(model.weights), KINDS["fp16"])
+    assert model.handles.held("cpu", KINDS["fp32"]) == set()
+    assert model.handles.held("cpu", KINDS["fp16"]) == {key for key in model.weights if not key.startswith("head")}
+    read = len(model.reads)
+    model.stage(Span(0, 3, embed=True), dtypes=KINDS["fp16"], device=Half(FP16))
+    assert len(model.reads) == read
+    model.stage(Span(0, 3, embed=True))
+    assert len(model.reads) > read

@@ -56,7 +56,8 @@ class Hosting:
         self._device = device
         self._ends = Ends(assignment, transports, terms, device)
         self._runner: StageRunner | None = None
-        self._receiving = Receiving(assignment, store, handles)
+        self._dtypes = assigned_dtypes(assignment, device)
+        self._receiving = Receiving(assignment, store, handles.held(device.id, self._dtypes))
         self._reading: Unit | None = None
         self._stopped = False
         self._idle = threading.Event()
@@ -114,7 +115,7 @@ class Hosting:
             for u in self.assignment.units
         ]
         self._ends.dial(order.inbound_ticket, order.outbound_ticket)
-        self._handles.keep_only({unit.digest for unit in units})
+        self._handles.keep_only({unit.digest for unit in units}, self._dtypes)
         self._receiving.done_bytes = 0
         stage = build_stage(self._facts(units), self._registry, self._device, self._read, self._handles, self._loaded)
         self._reading = None
@@ -180,7 +181,7 @@ class Hosting:
             span=assignment.span,
             architecture=architecture,
             config=architecture.config(assignment.config),
-            dtypes=assigned_dtypes(assignment, self._device),
+            dtypes=self._dtypes,
             inbound=assignment.inbound_dtype,
             outbound=assignment.outbound_dtype,
             units=units,

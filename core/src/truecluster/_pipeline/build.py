@@ -62,12 +62,14 @@ class HandleCache:
             self._handles[key] = make()
         return self._handles[key]
 
-    def __contains__(self, digest: object) -> bool:
-        return any(key[-1] == digest for key in self._handles)
+    def held(self, device: str, dtypes: Dtypes) -> set[str]:
+        """Digests of the units that there are handles of, for that device and those dtypes."""
+        return {key[-1] for key in self._handles if key[1:3] == (device, dtypes)}
 
-    def keep_only(self, digests: set[str]) -> None:
-        """Let go of handles of other units."""
-        self._handles = {key: handle for key, handle in self._handles.items() if key[-1] in digests}
+    def keep_only(self, digests: set[str], dtypes: Dtypes) -> None:
+        """Let go of handles of other units, and of those made for other dtypes."""
+        kept = {key: handle for key, handle in self._handles.items() if key[2] == dtypes and key[-1] in digests}
+        self._handles = kept
 
 
 def build_stage(
