@@ -53,7 +53,8 @@ def socket_of(edge: Any) -> socket.socket:
 
 def to_first_worker(made: Cluster, run: Run) -> socket.socket:
     """The connection under the edge that leaves the coordinator's embedding."""
-    provision = made.coordinator._provisions[run.plan.run]
+    provision = made.coordinator._runs.live
+    assert provision is not None
     return socket_of(provision._own.runners[0]._outbound)
 
 

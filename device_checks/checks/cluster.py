@@ -30,12 +30,13 @@ class Chosen(Coordinator):
         if gone:
             raise NodeError(f"{', '.join(gone)} left while being checked; start it again and run the checks anew")
         sessions = [there[name] for name in self.nodes_chosen]
-        return sessions, self._plan(sessions)
+        return sessions, self._runs.plan(sessions)
 
     def choose(self, nodes: Sequence[str], dtype: DType) -> None:
         """For the runs to come."""
         self.nodes_chosen = nodes
-        self._model = attrs.evolve(self._model, dtype=dtype)
+        resources = self._runs._resources
+        self._runs._resources = attrs.evolve(resources, model=attrs.evolve(resources.model, dtype=dtype))
 
     @contextmanager
     def over(self, nodes: Sequence[str], dtype: DType) -> Iterator[tuple[Run, list[torch.Tensor]]]:
@@ -51,7 +52,8 @@ class Chosen(Coordinator):
 
     def _overhear(self, run: Run) -> list[torch.Tensor]:
         heard: list[torch.Tensor] = []
-        stage = self._provisions[run.plan.run]._own.stages[len(run.plan.stages) - 1]
+        assert self._runs.live is not None
+        stage = self._runs.live._own.stages[len(run.plan.stages) - 1]
         head: Any = stage._head
 
         def listen(hidden: torch.Tensor) -> torch.Tensor:

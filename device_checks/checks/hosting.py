@@ -12,8 +12,8 @@ from anyio.to_thread import run_sync
 
 from truecluster._cli.progress import Progress
 from truecluster._cluster.admission import Admission
-from truecluster._cluster.coordinator import ClusterOptions
 from truecluster._cluster.model import ClusterModel
+from truecluster._cluster.settings import ClusterOptions
 from truecluster._node.transports import Transports
 from truecluster._registry import Registry
 from truecluster.api import NodeError
@@ -43,10 +43,10 @@ async def hosted(registry: Registry, model: ClusterModel, place: Place) -> Async
     streams = transports.streams("tcp")
     listener = await streams.listen(place.host, place.port)
     said = ClusterOptions(key=place.key.encode(), min_nodes=place.nodes, device="cpu", restarts=False)
-    made = await run_sync(Chosen, registry, model, said, transports, Progress(), admission)
     async with listener, anyio.create_task_group() as tasks, BlockingPortal() as portal:
         tasks.start_soon(listener.serve, admission.accept)
-        tasks.start_soon(made.serve, portal)
+        made = await run_sync(Chosen, registry, model, said, transports, Progress(), admission, portal)
+        tasks.start_soon(made.serve)
         await made.listening.wait()
         try:
             place.told(streams.address(listener))

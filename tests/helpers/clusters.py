@@ -16,9 +16,10 @@ from goldens import Golden
 
 from truecluster._cli import local, options
 from truecluster._cluster.admission import Admission
-from truecluster._cluster.coordinator import ClusterOptions, Coordinator
+from truecluster._cluster.coordinator import Coordinator
 from truecluster._cluster.local import Join, Workers
 from truecluster._cluster.model import ClusterModel, ModelOptions, load_model
+from truecluster._cluster.settings import ClusterOptions
 from truecluster._engine.engine import Engine
 from truecluster._engine.requests import Event, FinishedEvent, Request, TokenEvent
 from truecluster._node.transports import Transports
@@ -207,7 +208,6 @@ async def _serve(
         restarts=restarts,
     )
     admission = Admission(b"key")
-    coordinator = await run_sync(Coordinator, registry, model, said, transports, Quiet(), admission)
     async with (
         listener,
         anyio.create_task_group() as nodes,
@@ -215,7 +215,8 @@ async def _serve(
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(listener.serve, admission.accept)
-        tasks.start_soon(coordinator.serve, portal)
+        coordinator = await run_sync(Coordinator, registry, model, said, transports, Quiet(), admission, portal)
+        tasks.start_soon(coordinator.serve)
         await coordinator.listening.wait()
         if workers is not None:
             workers.join(Join(host=host, port=port, key="key"))

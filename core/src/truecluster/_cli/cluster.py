@@ -66,8 +66,8 @@ def cluster(
     room = m.room(context, max_sequences, kv_memory_gb, memory_reserve, target_node_memory_gb)
     import anyio
 
-    from truecluster._cluster.coordinator import ClusterOptions
     from truecluster._cluster.model import ModelOptions
+    from truecluster._cluster.settings import ClusterOptions
     from truecluster._registry import Registry
     from truecluster.api import Limits
 

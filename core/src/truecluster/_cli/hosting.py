@@ -14,10 +14,11 @@ from anyio.from_thread import BlockingPortal, check_cancelled
 from anyio.to_thread import run_sync
 
 from truecluster._cluster.admission import Admission
-from truecluster._cluster.coordinator import ClusterOptions, Coordinator
+from truecluster._cluster.coordinator import Coordinator
 from truecluster._cluster.model import ClusterModel, ModelOptions, load_model
 from truecluster._cluster.nodes import Nodes
 from truecluster._cluster.report import Report
+from truecluster._cluster.settings import ClusterOptions
 from truecluster._engine.engine import Engine
 from truecluster._node.transports import Transports
 from truecluster._registry import Events, Registry
@@ -109,12 +110,12 @@ async def hosting(registry: Registry, transports: Transports, options: HostOptio
         options.report.say(model.describe())
         text = await run_sync(_load_text, model, options.model.open.trust_remote_code)
         await run_sync(options.check, model, text)
-        coordinator = await run_sync(
-            Coordinator, registry, model, options.cluster, transports, options.report, admission, events
-        )
-        engine = Engine(coordinator, events)
         async with BlockingPortal() as portal:
-            tasks.start_soon(coordinator.serve, portal)
+            coordinator = await run_sync(
+                Coordinator, registry, model, options.cluster, transports, options.report, admission, portal
+            )
+            engine = Engine(coordinator, events)
+            tasks.start_soon(coordinator.serve)
             await coordinator.listening.wait()
             engine.start()
             hosted = Hosted(registry, model, coordinator, engine, text, streams.address(listener))

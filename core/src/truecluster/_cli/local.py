@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from truecluster._cluster.local import Join, Workers
-from truecluster._cluster.settings import RunSettings
+from truecluster._cluster.settings import ClusterOptions, RunSettings
 from truecluster._plan import Room
 from truecluster._registry import Registry
 from truecluster._wire.addresses import shown
@@ -174,7 +174,6 @@ async def _main(
 
 
 def _host_options(launch: Launch, key: str, check: Check) -> HostOptions:
-    from truecluster._cluster.coordinator import ClusterOptions
     from truecluster._cluster.model import ModelOptions
     from truecluster.api import Limits
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import anyio
 import attrs
 
-from truecluster._registry import Events
-from truecluster._weights.catalog import Catalog, Unit
+from truecluster._weights.catalog import Unit
 from truecluster._wire import messages as wire
 from truecluster.api import NodeError, TransportError, WeightsProgress
 
 from .push import Push
 from .remote import RemoteStage, Word
-from .report import Advance, Report
+from .report import Advance
+from .resources import Resources
 from .session import NodeSession
 
 LOOK_SECONDS = 0.5
@@ -37,14 +37,11 @@ class Moved:
 
 @attrs.frozen(kw_only=True)
 class Delivery:
-    """`need`, which may take ``timeout`` seconds, then `push` and `loaded`, whose time is the caller's to keep."""
+    """`need`, then `push` and `loaded`, whose time is `all_in_time`'s to keep."""
 
     remote: RemoteStage
     units: Sequence[Unit]
-    catalog: Catalog
-    report: Report
-    events: Events
-    timeout: float
+    resources: Resources
 
     @property
     def node(self) -> str:
@@ -52,21 +49,21 @@ class Delivery:
 
     async def need(self) -> wire.Need:
         """What the node lacks, once it was told its assignment."""
-        return await self._word("checking", wire.Need, self.timeout)
+        return await self._word("checking", wire.Need, self.resources.settings.ready_timeout)
 
     async def push(self, need: wire.Need, inbound_ticket: bytes, outbound_ticket: bytes) -> int:
         """Send that, and that it was all, with tickets of the edges that the node dials. Returns the bytes sent."""
         bulk = self.remote.session.bulk
         assert bulk is not None
-        push = Push.of(need, bulk, self.catalog, self.units)
+        push = Push.of(need, bulk, self.resources.model.catalog, self.units)
 
         def progress(done: int) -> None:
             self._advance(advance, done)
-            self.events.emit(WeightsProgress(run=need.run, node=self.node, done=done, total=push.total))
+            self.resources.events.emit(WeightsProgress(run=need.run, node=self.node, done=done, total=push.total))
 
         order = wire.WeightsComplete(run=need.run, inbound_ticket=inbound_ticket, outbound_ticket=outbound_ticket)
         try:
-            with self.report.task(f"sending weights to {self.node}", push.total) as advance:
+            with self.resources.report.task(f"sending weights to {self.node}", push.total) as advance:
                 sent = await push.send(progress)
             with anyio.CancelScope(shield=True):
                 await bulk.send(order)
@@ -83,9 +80,14 @@ class Delivery:
             raise NodeError(f"node {self.node} says that it received {ready.received_bytes} bytes of {sent}")
         return ready, moved
 
+    def __str__(self) -> str:
+        """How far the node is, for the user."""
+        done, total = self.remote.session.done_bytes / 1e6, total_bytes(self.units) / 1e6
+        return f"node {self.node} has loaded {done:.1f} of {total:.1f} MB"
+
     async def _word(self, doing: str, kind: type[Word], timeout: float | None) -> Word:
         """A word that may be long in coming; meanwhile the node says how far it is."""
-        with self.report.task(f"{doing} weights on {self.node}", total_bytes(self.units)) as advance:
+        with self.resources.report.task(f"{doing} weights on {self.node}", total_bytes(self.units)) as advance:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_follow, self.remote.session, advance)
                 word = await self.remote.expect(kind, timeout)
@@ -103,6 +105,24 @@ async def _follow(session: NodeSession, advance: Advance) -> None:
     while True:
         await anyio.sleep(LOOK_SECONDS)
         advance(session.done_bytes)
+
+
+async def all_in_time(deliveries: Sequence[Delivery], pushed: anyio.Semaphore, timeout: float) -> None:
+    """Raise `NodeError` once every node has had its weights for so many seconds, and one isn't ready.
+
+    ``pushed`` is released for each. Sending takes as long as it takes: a connection on which nothing moves breaks by
+    itself.
+    """
+    for _ in deliveries:
+        await pushed.acquire()
+    await anyio.sleep(timeout)
+    late = [delivery for delivery in deliveries if not delivery.remote.has_said(wire.LoadComplete)]
+    for delivery in late:
+        delivery.remote.session.failures += 1
+    raise NodeError(
+        f"not ready {timeout:g} s after all weights were sent: {', '.join(map(str, late))}; "
+        "if that is only slow, raise --ready-timeout"
+    )
 
 
 def total_bytes(units: Sequence[Unit]) -> int:

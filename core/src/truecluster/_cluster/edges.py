@@ -2,72 +2,58 @@
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import partial
 
 import anyio
 from anyio.to_thread import run_sync
 
-from truecluster._node.transports import Transports
 from truecluster._pipeline.local import local_edge
 from truecluster._plan import EdgePlan, Route, RunPlan, StagePlan
+from truecluster._wire.handshake import Purpose, prover
+from truecluster._wire.limits import UNTIL_STOPPED
 from truecluster._wire.messages import Need
 from truecluster.api import (
-    COORDINATOR,
-    DeviceContext,
     Edge,
     EdgeBroken,
     EdgeClosed,
     EdgeRole,
     EdgeTerms,
     EdgeTransport,
-    Relay,
     TransportError,
 )
 
+from .relays import Relays
+from .resources import Resources
 from .routes import EdgeUnreachable
-
-LOG = logging.getLogger(__name__)
-RELAY_JOIN_S = 10.0
 
 
 class OwnEdges:
-    """``terms`` makes what a transport needs to be dialled by, or to dial, the node that hosts the given stage.
+    """``hosts`` are the coordinator's addresses as its nodes know them, by the index of the stage that a node hosts.
 
     `offer` first; then what nodes offer goes to `heard`; then `open` and, for each node, `tickets_for`.
     """
 
-    def __init__(
-        self,
-        plan: RunPlan,
-        transports: Transports,
-        device: DeviceContext,
-        terms: Callable[[EdgePlan, int], EdgeTerms],
-    ) -> None:
+    def __init__(self, resources: Resources, plan: RunPlan, hosts: Mapping[int, str]) -> None:
+        self._resources = resources
+        self._transports = resources.transports
         self._plan = plan
-        self._transports = transports
-        self._device = device
-        self._terms = terms
+        self._hosts = hosts
         self._tickets: dict[tuple[str, EdgeRole], bytes] = {}
         self._offered: list[tuple[EdgeTransport, bytes]] = []
         self._ends: dict[tuple[str, EdgeRole], Edge] = {}
         self._remote: list[tuple[EdgePlan, EdgeRole, int]] = []
-        self._relays: list[tuple[Relay, threading.Thread]] = []
+        self._relays = Relays()
         for edge in plan.edges:
             self._sort(edge)
 
     def _sort(self, edge: EdgePlan) -> None:
         """Both ends here: a local edge. One end here: ours to open."""
-        far = [stage for stage in (edge.producer, edge.consumer) if stage is not None and not self._is_own(stage)]
+        far = [stage for stage in (edge.producer, edge.consumer) if stage is not None and stage in self._hosts]
         if not far:
             self._ends[edge.id, "producer"], self._ends[edge.id, "consumer"] = local_edge()
         elif len(far) == 1:
             self._remote.append((edge, "consumer" if edge.producer == far[0] else "producer", far[0]))
-
-    def _is_own(self, stage: int) -> bool:
-        return self._plan.stages[stage].node == COORDINATOR
 
     def dialled_by(self, stage: StagePlan) -> tuple[str, ...]:
         """Which of its edges a node's stage dials."""
@@ -94,9 +80,7 @@ class OwnEdges:
         )
         self._tickets[edge.id, "producer"] = relay.producer_ticket
         self._tickets[edge.id, "consumer"] = relay.consumer_ticket
-        thread = threading.Thread(target=_run_relay, args=(relay,), name=f"relay {edge.id}", daemon=True)
-        self._relays.append((relay, thread))
-        thread.start()
+        self._relays.start(edge.id, relay)
 
     def heard(self, stage: StagePlan, need: Need) -> None:
         """Take what a node offers. Raises `EdgeBroken` where it should have offered more."""
@@ -123,7 +107,7 @@ class OwnEdges:
     async def _open(self, edge: EdgePlan, role: EdgeRole, far: int) -> None:
         transport, dials = self._transports.edges(edge.transport), edge.dials(role)
         ticket = self._tickets[edge.id, role if dials else _other(role)]
-        opening = partial(transport.open, self._terms(edge, far), ticket, role, self._device)
+        opening = partial(transport.open, self._terms(edge, far), ticket, role, self._resources.device)
         try:
             self._ends[edge.id, role] = await run_sync(opening, abandon_on_cancel=True)
         except anyio.get_cancelled_exc_class():
@@ -148,18 +132,19 @@ class OwnEdges:
             end.close()
         for transport, ticket in self._offered:
             transport.withdraw(ticket)
-        for relay, _ in self._relays:
-            relay.close()
-        for _, thread in self._relays:
-            thread.join(RELAY_JOIN_S)
+        self._relays.close()
+
+    def _terms(self, edge: EdgePlan, far: int) -> EdgeTerms:
+        """Of an edge to or from a node. No host is advertised: the node dials the one where it has joined."""
+        return EdgeTerms(
+            edge=edge.id,
+            host=self._hosts[far],
+            advertised="",
+            prove=prover(self._resources.options.key, Purpose.EDGE),
+            open_timeout=UNTIL_STOPPED,
+            timeout=self._resources.settings.step_timeout,
+        )
 
 
 def _other(role: EdgeRole) -> EdgeRole:
     return "producer" if role == "consumer" else "consumer"
-
-
-def _run_relay(relay: Relay) -> None:
-    try:
-        relay.run()
-    except TransportError as error:
-        LOG.debug("a relay ended: %s", error)  # both of its ends say more

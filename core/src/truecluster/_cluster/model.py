@@ -8,7 +8,7 @@ import attrs
 
 from truecluster._registry import Registry
 from truecluster._weights.binding import BoundModel, bind, parts_of
-from truecluster._weights.catalog import Catalog
+from truecluster._weights.catalog import Catalog, Unit
 from truecluster._weights.opening import open_checkpoint
 from truecluster._weights.store import DEFAULT_LIMIT, Store
 from truecluster.api import (
@@ -19,6 +19,7 @@ from truecluster.api import (
     OpenOptions,
     PluginError,
     QuantizerSpec,
+    Span,
 )
 from truecluster.nn import unusual_layers
 
@@ -53,6 +54,13 @@ class ClusterModel:
     @property
     def name(self) -> str:
         return self.bound.checkpoint.name
+
+    def units(self, span: Span) -> list[Unit]:
+        """The weights of a span, each slot once. Blocking: what was never packed is packed now."""
+        bound = self.bound
+        return self.catalog.units(
+            slot for part in span.parts() for slot in bound.architecture.slots(bound.config, part)
+        )
 
     def describe(self) -> str:
         """The line that says what was loaded."""

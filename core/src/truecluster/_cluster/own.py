@@ -2,39 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 
-from truecluster._pipeline.build import HandleCache, StageFacts, build_stage
+from truecluster._pipeline.build import StageFacts, build_stage
 from truecluster._pipeline.runner import StageRunner
 from truecluster._pipeline.stage import SampleUpdate, Stage
-from truecluster._registry import Registry
-from truecluster._weights.catalog import Catalog, Unit
-from truecluster.api import DeviceContext, Edge, TrueClusterError
+from truecluster._plan import RunPlan, StagePlan, StateSize
+from truecluster._weights.catalog import Unit
+from truecluster.api import COORDINATOR, Edge, TrueClusterError
+
+from .delivery import total_bytes
+from .resources import Resources
 
 
 @attrs.define(eq=False)
 class OwnStages:
-    """Built, started and stopped together."""
+    """Those of one run: built one by one, started and stopped together."""
 
-    registry: Registry
-    device: DeviceContext
-    catalog: Catalog
-    handles: HandleCache
+    resources: Resources
+    plan: RunPlan
+    size: StateSize
     stages: dict[int, Stage] = attrs.field(factory=dict)
     runners: list[StageRunner] = attrs.field(factory=list)
 
-    def build(self, index: int, facts: StageFacts, progress: Callable[[Unit], None]) -> None:
-        """Load the stage ``index`` of the run; ``progress`` is called after each unit."""
-        self.stages[index] = build_stage(facts, self.registry, self.device, self.catalog.read, self.handles, progress)
+    @property
+    def plans(self) -> list[StagePlan]:
+        """What is to be built."""
+        return [stage for stage in self.plan.stages if stage.node == COORDINATOR]
+
+    def build(self, stage: StagePlan, units: Sequence[Unit]) -> None:
+        """Load the stage of ``units``."""
+        resources, done = self.resources, 0
+
+        def loaded(unit: Unit) -> None:
+            nonlocal done
+            done += unit.nbytes
+            advance(done)
+
+        facts, read = self._facts(stage, units), resources.model.catalog.read
+        with resources.report.task(f"loading {stage.span} here", total_bytes(units)) as advance:
+            self.stages[stage.index] = build_stage(
+                facts, resources.registry, resources.device, read, resources.handles, loaded
+            )
 
     def start(
-        self, run: int, edges: Callable[[int], tuple[Edge, Edge]], on_fault: Callable[[TrueClusterError], object]
+        self, edges: Callable[[StagePlan], tuple[Edge, Edge]], on_fault: Callable[[TrueClusterError], object]
     ) -> None:
         """Start every stage's thread; ``edges`` gives its inbound and outbound one."""
-        for index, stage in self.stages.items():
-            self.runners.append(StageRunner(stage, run, *edges(index), on_fault))
+        for plan in self.plans:
+            self.runners.append(StageRunner(self.stages[plan.index], self.plan.run, *edges(plan), on_fault))
         for runner in self.runners:
             runner.start()
 
@@ -44,7 +62,23 @@ class OwnStages:
             if stage.shape.gives_tokens:
                 stage.samples.apply(update)
 
-    def stop(self, timeout: float) -> bool:
-        """Says whether every thread ended in time (seconds each)."""
-        ended = [runner.stop(timeout) for runner in self.runners]
-        return all(ended)
+    def stop(self, timeout: float) -> None:
+        """Wait for every thread to end (seconds each)."""
+        for runner in self.runners:
+            runner.stop(timeout)
+
+    def _facts(self, stage: StagePlan, units: Sequence[Unit]) -> StageFacts:
+        bound, settings = self.resources.model.bound, self.resources.settings
+        return StageFacts(
+            span=stage.span,
+            architecture=bound.architecture,
+            config=bound.config,
+            dtypes=stage.dtypes,
+            inbound=self.plan.edge(stage.inbound).dtype,
+            outbound=self.plan.edge(stage.outbound).dtype,
+            units=units,
+            pages=self.size.pages,
+            sequences=self.size.sequences,
+            max_tokens=settings.max_tokens,
+            step_timeout=settings.step_timeout,
+        )

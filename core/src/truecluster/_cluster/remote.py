@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import anyio
 
+from truecluster._pipeline.stage import SampleUpdate
 from truecluster._plan import StagePlan
 from truecluster._wire import messages as wire
 from truecluster.api import EdgeBroken, NodeError, TransportError, TrueClusterError
@@ -47,6 +49,30 @@ class RemoteStage:
             raise self.fault
         self.session.failures += 1
         raise NodeError(f"node {self.session.id} didn't answer with {kind.__name__} within {timeout:g} s")
+
+    async def sample(self, update: SampleUpdate) -> None:
+        """Give sampling parameters to the head. Where the connection is lost, its listener notices, and the step that
+        waits for them times out."""
+        message = wire.Sample(
+            run=self._run,
+            number=update.number,
+            sequence=update.sequence,
+            temperature=update.params.temperature,
+            top_p=update.params.top_p,
+            seed=update.params.seed,
+            choice=update.params.choice,
+        )
+        with suppress(TransportError):
+            await self.session.control.send(message)
+
+    async def stop(self, reason: wire.StopReason, timeout: float) -> None:
+        """End the stage; a node that can't be told is lost. Raises what `expect` raises (seconds)."""
+        if self.session.lost is None:
+            try:
+                await self.session.control.send(wire.StopRun(run=self._run, reason=reason))
+                await self.expect(wire.StageStopped, timeout)
+            except TransportError as error:
+                self.session.lose(str(error))
 
     def has_said(self, kind: type[Word]) -> bool:
         """Whether the stage's word of that kind has come."""

@@ -52,7 +52,7 @@ class Run:
         capacity: Capacity,
         to_first: Edge,
         from_last: Edge,
-        update: Callable[[SampleUpdate], None],
+        update: Callable[[SampleUpdate], object],
         machine: Machine[RunState],
     ) -> None:
         self.plan = plan
