@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Thread
 
 import httpx
+import psutil
 import pytest
 from commands import Command, Commands, Ended, Served, is_free, wait_gone
 
@@ -47,6 +48,19 @@ def words(command: Command, count: int = 20, timeout: float = 60) -> None:
         time.sleep(0.05)
 
 
+def started(command: Command, timeout: float = 60) -> None:
+    """Wait until it has begun to work: its workers are what it starts first."""
+    until = time.monotonic() + timeout
+    while len(command.family()) < 2:
+        assert time.monotonic() < until, command.err
+        time.sleep(0.05)
+
+
+def a_worker(command: Command) -> psutil.Process:
+    """One of the workers, among whatever else the command has started."""
+    return next(process for process in command.family() if "node" in process.cmdline())
+
+
 def running(tc: Commands, model: Path, *arguments: object) -> Command:
     """``tc run`` in the middle of a long answer."""
     command = tc.start("run", "--model", model, "--max-tokens", LONG, "--threads", 1, "Tell me.", *arguments)
@@ -61,7 +75,7 @@ def running(tc: Commands, model: Path, *arguments: object) -> Command:
 )
 def test_ctrl_c_before_an_answer(tc: Commands, wide: Path, phase: str, arguments: list[str]) -> None:
     command = tc.start("run", "--model", wide, *arguments, "Tell me.")
-    time.sleep(1)
+    started(command)
     command.wait_for(phase)
     interrupted(command)
 
@@ -123,7 +137,7 @@ def test_workers_that_have_not_joined_end_with_their_parent(tc: Commands, tiny: 
 def test_a_worker_killed_between_tokens_faults_the_run(tc: Commands, tiny: Path) -> None:
     command = running(tc, tiny)
     with nothing_left(command):
-        command.family()[-1].kill()
+        a_worker(command).kill()
         ended = command.end(20)
     assert ended.code == 1
     assert re.search(r"^tc: node worker-\d was lost", ended.err, re.MULTILINE), ended.err
@@ -134,7 +148,7 @@ def test_a_worker_killed_before_it_joins_is_noticed(tc: Commands, wide: Path) ->
     command = tc.start("run", "--model", wide, "--quant", "int4", "Tell me.")
     command.wait_for("architecture")
     with nothing_left(command):
-        command.family()[-1].kill()
+        a_worker(command).kill()
         ended = command.end(20)
     assert ended.code == 1
     assert re.search(r"^tc: .*worker", ended.err, re.MULTILINE), ended.err
