@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tcplug_transport_tcp.doorway import Doorway
 from tcplug_transport_tcp.sockets import bind, local_address, shown
 from tcplug_transport_tcp.tickets import Ticket, decode
 from tcplug_transport_tcp.transport import TcpTransport
@@ -265,3 +266,13 @@ def test_a_relay_carries_no_more_than_fits_and_all_that_was_sent(transport: TcpT
     with pytest.raises(EdgeEnded):
         consumer.recv(lambda header: [])
     consumer.close()
+
+
+def test_a_doorway_that_a_dialler_wakes_while_it_closes_leaves_nothing_open() -> None:
+    doorway = Doorway(bind("127.0.0.1", 0), lambda sock: False)
+    doorway._closing.set()
+    with socket.create_connection(doorway.address):
+        doorway._thread.join(10)
+        doorway.close()
+    assert not doorway._thread.is_alive()
+    assert doorway._waker.fileno() == -1

@@ -37,7 +37,8 @@ class Doorway:
     def close(self) -> None:
         """Free the port, and end the connections that are not proven yet. Returns when its threads are gone."""
         self._closing.set()
-        self._waker.send(b"x")
+        with suppress(OSError):  # it has been woken by a dialler, and is gone
+            self._waker.send(b"x")
         with self._lock:
             for connection in self._unproven:
                 with suppress(OSError):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import anyio
@@ -42,6 +43,8 @@ class OwnEdges:
         self._tickets: dict[tuple[str, EdgeRole], bytes] = {}
         self._offered: list[tuple[EdgeTransport, bytes]] = []
         self._ends: dict[tuple[str, EdgeRole], Edge] = {}
+        self._keeping = threading.Lock()
+        self._closed = False
         self._remote: list[tuple[EdgePlan, EdgeRole, int]] = []
         self._relays = Relays()
         for edge in plan.edges:
@@ -109,7 +112,7 @@ class OwnEdges:
         ticket = self._tickets[edge.id, role if dials else _other(role)]
         opening = partial(transport.open, self._terms(edge, far), ticket, role, self._resources.device)
         try:
-            self._ends[edge.id, role] = await run_sync(opening, abandon_on_cancel=True)
+            await run_sync(self._keep, (edge.id, role), opening, abandon_on_cancel=True)
         except anyio.get_cancelled_exc_class():
             self._transports.discard(edge.transport)
             raise
@@ -117,6 +120,15 @@ class OwnEdges:
             if not dials or isinstance(error, EdgeClosed):
                 raise
             raise EdgeUnreachable(edge.id, f"node {self._plan.stages[far].node} can't be dialled: {error}") from error
+
+    def _keep(self, where: tuple[str, EdgeRole], opening: Callable[[], Edge]) -> None:
+        """In a thread that may outlive the run's wait for it."""
+        end = opening()
+        with self._keeping:
+            if not self._closed:
+                self._ends[where] = end
+                return
+        end.close()
 
     def of_stage(self, stage: StagePlan) -> tuple[Edge, Edge]:
         """The inbound and the outbound end of a stage of the coordinator."""
@@ -128,6 +140,8 @@ class OwnEdges:
 
     def close(self) -> None:
         """End every edge and relay, and let nobody else in. Returns when the relays' threads are gone."""
+        with self._keeping:
+            self._closed = True
         for end in self._ends.values():
             end.close()
         for transport, ticket in self._offered:
