@@ -151,6 +151,15 @@ def test_strangers_at_a_workers_edges_disturb_no_run_dist_05(made: Cluster) -> N
     assert resident() - before < FLAT
 
 
+def suspend(process: psutil.Process) -> None:
+    """Stop it, and see that all of its threads stand still."""
+    process.suspend()
+    end = time.monotonic() + 10
+    while process.status() != psutil.STATUS_STOPPED:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def flooded(sock: socket.socket, piece: bytes) -> int:
     """How many bytes can be sent before it takes a second to send more."""
     sock.settimeout(1.0)
@@ -168,7 +177,7 @@ def test_a_worker_that_reads_slowly_stops_who_sends_to_it_dist_09(made: Cluster)
     with made.run() as run:
         worker = next(p for p in workers() if "worker-1" in p.cmdline())
         sock = to_first_worker(made, run)
-        worker.suspend()
+        suspend(worker)
         try:
             before = resident()
             assert flooded(sock, message(run.plan.run, payload=1 << 16)) < FLAT
