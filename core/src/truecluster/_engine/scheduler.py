@@ -67,7 +67,7 @@ class Sequence:
 class Scheduler:
     """The sequences of one run, and its pages."""
 
-    def __init__(self, capacity: Capacity, update: Callable[[SampleUpdate], None]) -> None:
+    def __init__(self, capacity: Capacity, update: Callable[[SampleUpdate], object]) -> None:
         self.waiting: deque[Sequence] = deque()
         self.active: list[Sequence] = []
         self._capacity = capacity
