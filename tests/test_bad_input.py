@@ -19,8 +19,9 @@ from tiny_checkpoints import tensors, write_tiny
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--arch", "qwen3"], ["unknown architecture 'qwen3'", "did you mean 'qwen2'", "pip install tcplug-qwen3"]),
+        (["--arch", "qwen3"], ["unknown architecture 'qwen3'", "did you mean 'qwen2'", "must be installed"]),
         (["--quant", "int5"], ["unknown quantizer 'int5'", "int4"]),
+        (["--quant", "INT4"], ["unknown quantizer 'INT4'", "did you mean 'int4'"]),
         (["--planner", "evn"], ["unknown planner 'evn'", "did you mean 'even'"]),
         (["--planner", "even:x"], ["--planner 'even:x'", "NAME:key=value"]),
         (["--transport", "quic"], ["unknown transport 'quic'", "tcp"]),
@@ -200,6 +201,10 @@ def test_a_node_at_another_services_port(tc: Commands) -> None:
         peer.sendall(b"SSH-2.0-OpenSSH_9.6\r\n" + bytes(64))
         refused(node.end(), "not a TrueCluster", "Check host and port")
         peer.close()
+
+
+def test_a_node_over_a_transport_that_reaches_only_its_own_process(tc: Commands) -> None:
+    refused(tc.run("node", "--transport", "memory"), "--transport memory reaches only one process", "leave it out")
 
 
 def test_a_node_without_a_key(tc: Commands) -> None:

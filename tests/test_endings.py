@@ -85,6 +85,18 @@ def test_ctrl_c_in_an_answer(tc: Commands, tiny: Path, transport: str) -> None:
     interrupted(running(tc, tiny, "--transport", transport))
 
 
+@pytest.mark.parametrize("pause", [0, 0.3])
+def test_a_second_ctrl_c_tears_nothing_apart(tc: Commands, tiny: Path, pause: float) -> None:
+    cluster, _, _ = tc.cluster(tiny, "--max-nodes", 1)
+    cluster.wait_for("waiting for nodes")
+    with nothing_left(cluster):
+        cluster.process.send_signal(signal.SIGINT)
+        time.sleep(pause)
+        ended = cluster.send(signal.SIGINT)
+    assert ended.code == 130, ended.err
+    assert not re.search("Traceback|Exception", ended.err), ended.err
+
+
 def test_ctrl_c_of_a_cluster_ends_its_nodes_in_peace(tc: Commands, tiny: Path) -> None:
     cluster, _, port = tc.cluster(tiny, "--max-nodes", 1)
     node = tc.node(port, "a")

@@ -183,6 +183,12 @@ def test_a_plan_needs_nodes_from_one_source(tc_here: Tc, tiny: Path) -> None:
         assert "--url" in ended.err
 
 
+def test_what_a_running_cluster_computes_is_not_for_tc_plan_to_choose(tc_here: Tc) -> None:
+    ended = tc_here("plan", "--url", "http://127.0.0.1:1", "--quant", "int8")
+    assert ended.code == 2
+    assert "--url shows what the cluster runs; with --model" in ended.err
+
+
 def test_the_plan_of_a_running_cluster(served: Served, tc_here: Tc) -> None:
     url = f"http://127.0.0.1:{served.api}"
     view = httpx.get(f"{url}/cluster").json()

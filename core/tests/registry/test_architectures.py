@@ -46,7 +46,7 @@ def test_hosting_is_never_chosen_unasked(offer, loaded):
         loaded().architecture_for("llama")
     assert str(caught.value) == (
         "no installed architecture runs model type 'llama' by itself; installed: qwen2; --arch qwen2 can host it; "
-        "install it with: pip install tcplug-llama"
+        "a plugin that has it must be installed first"
     )
 
 

@@ -126,7 +126,7 @@ def test_an_unknown_name_says_what_is_near_what_failed_and_what_to_install(insta
         loaded().resolve("planner", "gredy")
     assert str(caught.value) == (
         "unknown planner 'gredy'; did you mean 'greedy'?; installed: greedy; "
-        "plugins that failed: tcplug-bad 0.3 (OSError: no library); install it with: pip install tcplug-gredy"
+        "plugins that failed: tcplug-bad 0.3 (OSError: no library); a plugin that has it must be installed first"
     )
     assert caught.value.exit_code == 2
 

@@ -167,6 +167,16 @@ def test_a_manifest_that_a_crash_damaged_loses_only_what_it_lost(store, tmp_path
     assert Store(tmp_path).known("model") == {"key": (DIGEST, 20000), "other": ("b" * 64, 1)}
 
 
+def test_every_damaged_byte_of_a_manifest_costs_one_entry(store, tmp_path):
+    store.remember("model", {"key": (DIGEST, 20000)})
+    store.remember("model", {"other": ("b" * 64, 1)})
+    file = tmp_path / "manifests" / "model"
+    whole = file.read_bytes()
+    for at in range(whole.index(b"\n")):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert Store(tmp_path).known("model") == {"other": ("b" * 64, 1)}
+
+
 def test_a_folder_that_can_not_be_used_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(NodeError, match=r"work folder .*file can't be used: .*; choose another folder with"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -121,7 +122,11 @@ async def hosting(registry: Registry, transports: Transports, options: HostOptio
             hosted = Hosted(registry, model, coordinator, engine, text, streams.address(listener))
             try:
                 yield hosted
+            except anyio.get_cancelled_exc_class():
+                options.report.say("stopping")
+                raise
             finally:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end is bounded; a second Ctrl-C would tear it apart
                 hosted.leaving = True
                 with anyio.CancelScope(shield=True):
                     coordinator.stop_creating()

@@ -68,6 +68,8 @@ def node(
     if join is None:
         return
     registry = Registry.installed()
+    if o.reaches_only_here(registry, transport):
+        raise RequestError(f"--transport {transport} reaches only one process, and a node is one: leave it out")
     transports = Transports(registry)
     chosen = NodeOptions(
         host=join.host,

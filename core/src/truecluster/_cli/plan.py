@@ -49,7 +49,11 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object; sizes in bytes.")] = False,
 ) -> None:
     """Show the split of a model over nodes: spans, weights, state, and what memory stays free."""
-    if bool(node) == bool(url):
+    if node and url:
+        raise RequestError("--node and --url are both given: plan for given nodes or for a cluster's")
+    if url and not model and (arch or quant):
+        raise RequestError("--url shows what the cluster runs; with --model it plans another, with --arch and --quant")
+    if not node and not url:
         raise RequestError(
             "tc plan needs nodes to plan for: give --node once for each, such as --node cuda:8GB, or --url of a cluster"
         )

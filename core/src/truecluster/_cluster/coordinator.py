@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import CancelledError
 from typing import Any
 
 import anyio
@@ -102,7 +103,10 @@ class Coordinator:
 
     def create(self) -> Run | None:
         """See `RunFactory`."""
-        return self._resources.portal.call(self._create)
+        try:
+            return self._resources.portal.call(self._create)
+        except CancelledError:  # the event loop is leaving in a hurry
+            return None
 
     def release(self, run: Run) -> None:
         """See `RunFactory`."""

@@ -65,6 +65,7 @@ class Nodes:
         if self.joined.get(session.id) is session:
             del self.joined[session.id]
             if session.bulk is not None and not self._leaving:
+                LOG.info("%s", session.lost)
                 self.events.emit(NodeLost(node=session.id, reason=str(session.lost)))
         self._notify()
 

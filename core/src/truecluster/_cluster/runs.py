@@ -108,6 +108,7 @@ class Runs:
         for edge in plan.edges:
             if edge.route is not Route.DIRECT:
                 say(described(edge.route, *named_ends(plan, edge)))
+        say(f"ready: {plan.model} answers")
 
 
 def _planning(resources: Resources) -> Planning:

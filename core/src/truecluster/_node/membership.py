@@ -109,6 +109,7 @@ class Membership:
             message = await self._control.receive()
             self._silence.heard()
             if isinstance(message, wire.StopRun) and message.reason is wire.StopReason.SHUTDOWN:
+                LOG.info("the coordinator has ended the cluster, so this node ends too")
                 return
             if isinstance(message, wire.Error):
                 raise NodeError(f"the coordinator ended the session: {message.message}")

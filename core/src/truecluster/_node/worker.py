@@ -99,7 +99,7 @@ class Node:
 
     def _lost(self, error: TransportError) -> NodeError:
         where = shown(self._options.host, self._options.port)
-        return NodeError(f"lost the coordinator at {where}: {error}; start it again, then this node")
+        return NodeError(f"lost the coordinator at {where}: {error}; start it again")
 
     @asynccontextmanager
     async def _membership(self) -> AsyncIterator[Membership]:

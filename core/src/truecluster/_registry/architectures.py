@@ -8,7 +8,7 @@ from truecluster.api import ArchitectureSpec, PluginError
 
 from .failures import PluginFailure
 from .offers import Offer
-from .suggest import failed, install_hint
+from .suggest import INSTALL, failed
 
 
 def automatic(offers: Sequence[Offer], model_type: str, failures: Sequence[PluginFailure]) -> Offer:
@@ -41,7 +41,7 @@ def _nobody(offers: Sequence[Offer], model_type: str, failures: Sequence[PluginF
         f"no installed architecture runs model type {model_type!r} by itself; installed: {', '.join(types) or 'none'}",
         f"--arch {hosts[0]} can host it" if hosts else "",
         failed(failures),
-        install_hint(model_type),
+        INSTALL,
     ]
     return "; ".join(filter(None, parts))
 

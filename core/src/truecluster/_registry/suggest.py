@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from .failures import PluginFailure
+
+INSTALL = "a plugin that has it must be installed first"
+"""No command to paste: a package of a guessed name could be anybody's."""
 
 
 def unknown(
@@ -20,24 +22,18 @@ def unknown(
         f"installed: {', '.join(names) or 'none'}",
         failed(failures),
         f"left out by --plugins, --without-plugins or --no-plugins: {', '.join(left_out)}" if left_out else "",
-        "" if left_out else install_hint(name),
+        "" if left_out else INSTALL,
     ]
     return "; ".join(filter(None, parts))
 
 
 def near(name: str, known: Iterable[str], prefix: str = "") -> str:
     """A question that names what may have been meant, or nothing; a ``prefix`` of the names makes none alike."""
-    names = {each.removeprefix(prefix): each for each in sorted(known)}
-    meant = [names[each] for each in get_close_matches(name.removeprefix(prefix), names, n=3)]
+    names = {each.removeprefix(prefix).lower(): each for each in sorted(known)}
+    meant = [names[each] for each in get_close_matches(name.removeprefix(prefix).lower(), names, n=3)]
     return f"did you mean {' or '.join(map(repr, meant))}?" if meant else ""
 
 
 def failed(failures: Sequence[PluginFailure]) -> str:
     """The plugins that failed, or nothing."""
     return f"plugins that failed: {', '.join(map(str, failures))}" if failures else ""
-
-
-def install_hint(name: str) -> str:
-    """The command to paste, where the name could be a distribution's."""
-    stem = name.partition(".")[0].replace("_", "-")
-    return f"install it with: pip install tcplug-{stem}" if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*", stem) else ""

@@ -29,9 +29,9 @@ class NotReady(Exception):
     """The model can't answer yet."""
 
     def __init__(self, readiness: Readiness) -> None:
-        super().__init__(
-            f"Model is not ready. Required nodes: {readiness.required}, connected ready nodes: {readiness.connected}"
-        )
+        counts = f"Required nodes: {readiness.required}, connected ready nodes: {readiness.connected}"
+        loading = "; they load their layers" if readiness.connected >= readiness.required else ""
+        super().__init__(f"Model is not ready. {counts}{loading}")
 
 
 def error_response(

@@ -3,7 +3,7 @@
     objects/ab/abcdef…    the bytes whose sha256 is the name; the time of access is when they were last used
     parts/abcdef…[.ID]    the beginning of such bytes; with the lease that is writing it
     leases/ID             the hashes that a living process needs
-    manifests/SOURCE      recipe key → content hash and bytes, a JSON line each, appended
+    manifests/SOURCE      checksum, recipe key → content hash and bytes, a line each, appended
     lock                  held while leases, parts or what may go are looked at
 
 An object is written aside, hashed while it is written, and renamed into place; nothing is synced to disk, since a
@@ -147,7 +147,7 @@ class Store:
     def remember(self, source: str, entries: Mapping[str, tuple[str, int]]) -> None:
         """Add to what `known` returns."""
         with naming(self._root), (self._manifests / source).open("a") as file:
-            file.writelines(json.dumps([key, digest, size]) + "\n" for key, (digest, size) in entries.items())
+            file.writelines(_line(key, digest, size) + "\n" for key, (digest, size) in entries.items())
 
     def _checked(self, file: BinaryIO, digest: str) -> mmap.mmap:
         """The file's bytes. Raises `_DamagedError` where they can't be what ``digest`` names."""
@@ -187,13 +187,19 @@ class _DamagedError(Exception):
     """An object isn't what its name says."""
 
 
+def _line(key: str, digest: str, size: int) -> str:
+    """An entry of a manifest with its checksum: a damaged one would name bytes that nobody has."""
+    entry = json.dumps([key, digest, size])
+    return f"{hashlib.sha256(entry.encode()).hexdigest()[:16]} {entry}"
+
+
 def _entries(lines: Iterable[str]) -> Iterable[tuple[str, tuple[str, int]]]:
+    """Those that are whole. Of what a crash cut short or something damaged, the unit is packed again."""
     for line in lines:
-        try:
-            key, digest, size = json.loads(line)
-        except (ValueError, TypeError):
-            continue  # a line that a crash cut short: its unit is packed again
-        yield key, (digest, size)
+        check, _, entry = line.partition(" ")
+        if check == hashlib.sha256(entry.encode()).hexdigest()[:16]:
+            key, digest, size = json.loads(entry)
+            yield key, (digest, size)
 
 
 def _sha256(mapped: mmap.mmap) -> str:
