@@ -7,6 +7,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import anyio
 import attrs
@@ -271,8 +272,8 @@ def test_a_relay_carries_no_more_than_fits_and_all_that_was_sent(transport: TcpT
 def test_a_doorway_that_a_dialler_wakes_while_it_closes_leaves_nothing_open() -> None:
     doorway = Doorway(bind("127.0.0.1", 0), lambda sock: False)
     doorway._closing.set()
-    with socket.create_connection(doorway.address):
+    with suppress(ConnectionError), socket.create_connection(doorway.address):  # its thread may have left by itself
         doorway._thread.join(10)
-        doorway.close()
+    doorway.close()
     assert not doorway._thread.is_alive()
     assert doorway._waker.fileno() == -1
