@@ -66,7 +66,7 @@ def _answer(hosted: Hosted, request: TextRequest, finished: TextFinished, text: 
         "token_ids": list(finished.ids),
         "finish_reason": finished.reason,
         "usage": _usage(len(request.tokens.prompt), finished.generated),
-        "plan": hosted.report(),
+        "plan": hosted.coordinator.report(),
         "timings": times.timings(finished.generated),
     }
 

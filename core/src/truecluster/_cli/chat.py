@@ -110,7 +110,7 @@ async def _read(session: PromptSession[str], hosted: Hosted) -> str | None:
     """What the user types, ``None`` at the end; waits only as long as there is somebody to answer."""
     line: str | None = None
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_watch, hosted)
+        tasks.start_soon(hosted.failed)
         try:
             line = await session.prompt_async("> ")
         except EOFError:
@@ -120,12 +120,6 @@ async def _read(session: PromptSession[str], hosted: Hosted) -> str | None:
             await anyio.sleep_forever()
         tasks.cancel_scope.cancel()
     return line
-
-
-async def _watch(hosted: Hosted) -> None:
-    while True:
-        hosted.check_alive()
-        await anyio.sleep(0.2)
 
 
 async def _answer(hosted: Hosted, asking: Asking, conversation: Conversation, line: str) -> None:

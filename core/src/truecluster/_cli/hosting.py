@@ -87,10 +87,6 @@ class Hosted:
             await anyio.sleep(0.2)
         raise self.engine.failure
 
-    def report(self) -> dict[str, Any]:
-        """The plan at work, for ``--json``."""
-        return self.coordinator.report()
-
     def ready(self) -> Readiness:
         nodes = self.coordinator.nodes.ready()
         return Readiness(ready=self.engine.ready, required=self.coordinator.needed_nodes, connected=len(nodes))

@@ -54,7 +54,7 @@ class Page(NamedTuple):
     page: int
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class StepHeader:
     """One step of a run; ``step`` grows by one.
 
@@ -141,8 +141,20 @@ def decode(data: bytes, limits: StepLimits = DEFAULT_LIMITS) -> StepHeader:
         raise EdgeBroken(f"a step header of unknown kind {kind}, dtype {dtype} or flags {flags}")
     _within("payload rows", count, limits.tokens)
     _within("width", width, limits.width)
-    tables = _tables(data, lengths, limits)
-    header = StepHeader(_KINDS[kind], run, step, count, width, _DTYPES[dtype], flags == 1, *tables)
+    rows, opened, pages, released = _tables(data, lengths, limits)
+    header = StepHeader(
+        kind=_KINDS[kind],
+        run=run,
+        step=step,
+        count=count,
+        width=width,
+        dtype=_DTYPES[dtype],
+        logprobs=flags == 1,
+        rows=rows,
+        opened=opened,
+        pages=pages,
+        released=released,
+    )
     _check_payload(header)
     _check_rows(header)
     return header
