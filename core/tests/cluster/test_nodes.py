@@ -11,6 +11,7 @@ import anyio
 import attrs
 import pytest
 from anyio.abc import SocketAttribute
+from hellos import HELLO
 
 from truecluster._cluster import session
 from truecluster._cluster.admission import Admission
@@ -23,17 +24,6 @@ from truecluster.api import NodeError, TransportError
 
 pytestmark = pytest.mark.anyio
 KEY = b"key"
-HELLO = wire.Hello(
-    node_id="w1",
-    hostname="here",
-    truecluster="0",
-    python_version="3",
-    torch_version="2",
-    platform="linux",
-    devices=(),
-    selected_device="cpu",
-    pid=7,
-)
 
 
 @pytest.fixture

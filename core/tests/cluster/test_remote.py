@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import attrs
 import pytest
+from hellos import HELLO
 
 from truecluster._cluster.remote import RemoteStage
 from truecluster._cluster.session import NodeSession
@@ -25,18 +27,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def session() -> NodeSession:
-    hello = wire.Hello(
-        node_id="n",
-        hostname="h",
-        truecluster="0",
-        python_version="3",
-        torch_version="2",
-        platform="linux",
-        devices=(),
-        selected_device="cpu",
-        pid=1,
-    )
-    return NodeSession(1, hello, control=None, local_host="127.0.0.1")  # type: ignore[arg-type]
+    return NodeSession(1, attrs.evolve(HELLO, node_id="n"), control=None, local_host="127.0.0.1")  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import attrs
 import pytest
+from hellos import HELLO
 
 from truecluster._cluster.routes import EdgeUnreachable, Routes
 from truecluster._cluster.session import NodeSession
 from truecluster._plan import EdgeKind, EdgePlan, Route, RunPlan, StagePlan
-from truecluster._wire import messages as wire
 from truecluster.api import COORDINATOR, DType, Dtypes, NodeError, Span
 
 NUMBERS = itertools.count(1)
@@ -19,18 +20,7 @@ HERE, LAN = "127.0.0.1", "192.168.1.1"
 
 
 def node(name: str, edge_host: str | None, coordinator: str = LAN) -> NodeSession:
-    hello = wire.Hello(
-        node_id=name,
-        hostname="h",
-        truecluster="0",
-        python_version="3",
-        torch_version="2",
-        platform="linux",
-        devices=(),
-        selected_device="cpu",
-        edge_host=edge_host,
-        pid=1,
-    )
+    hello = attrs.evolve(HELLO, node_id=name, edge_host=edge_host)
     return NodeSession(next(NUMBERS), hello, control=None, local_host=coordinator)  # type: ignore[arg-type]
 
 
