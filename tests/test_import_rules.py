@@ -24,8 +24,8 @@ ROWS = [
     "_cluster",
     "_text",
     "_serve",
-    "_cli",
     "testing",
+    "_cli",
 ]
 """A row imports only from rows above it, and from itself."""
 

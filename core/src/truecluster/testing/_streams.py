@@ -13,7 +13,7 @@ from anyio.abc import ByteStream
 
 from truecluster.api import AddressError, PluginError, StreamTransport, TransportSpec
 
-from ._given import given
+from ._missing import missing
 
 DEADLINE_S = 20.0
 STALLED_S = 0.1
@@ -42,12 +42,12 @@ class TransportGiven:
     @pytest.fixture
     def transport(self) -> Any:
         """The transport under test."""
-        raise given(self, "the fixture 'transport'", "a new transport object, closed after the test")
+        raise missing(self, "the fixture 'transport'", "a new transport object, closed after the test")
 
     @pytest.fixture
     def spec(self) -> TransportSpec:
         """What the plugin's hook says of it."""
-        raise given(self, "the fixture 'spec'", "the TransportSpec that the plugin's hook yields")
+        raise missing(self, "the fixture 'spec'", "the TransportSpec that the plugin's hook yields")
 
 
 class StreamContract(TransportGiven):

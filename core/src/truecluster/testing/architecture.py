@@ -11,7 +11,7 @@ import torch
 
 from truecluster.api import Architecture, CheckpointError, Description, Dialect, Paged, Recurrent, Rotary, Slot
 
-from ._given import given
+from ._missing import missing
 from ._network import Network, bound, parts, source
 
 TOKENS = 70
@@ -48,11 +48,11 @@ class ArchitectureContract:
     @pytest.fixture
     def architecture(self) -> Architecture:
         """The architecture under test."""
-        raise given(self, "the fixture 'architecture'", "an Architecture")
+        raise missing(self, "the fixture 'architecture'", "an Architecture")
 
     def example(self, variant: Any) -> Example:
         """A tiny model of that variant; the same each time."""
-        raise given(self, "example(variant)", "an Example with logits of another implementation")
+        raise missing(self, "example(variant)", "an Example with logits of another implementation")
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """One test per variant, required field and refusal of the subclass."""
@@ -74,7 +74,7 @@ class ArchitectureContract:
     def any_raw(self, architecture: Architecture) -> dict[str, Any]:
         """The config of the first variant."""
         if not self.variants:
-            raise given(self, "variants", "name → what example(variant) is called with")
+            raise missing(self, "variants", "name → what example(variant) is called with")
         return self.raw(architecture, self.example(next(iter(self.variants.values()))))
 
     def test_logits_are_those_of_the_oracle(self, architecture: Architecture, variant: Any) -> None:

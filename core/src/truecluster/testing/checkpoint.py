@@ -23,7 +23,7 @@ from truecluster.api import (
     WeightFormat,
 )
 
-from ._given import given
+from ._missing import missing
 
 PLAIN = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 CUTS = 40
@@ -41,21 +41,21 @@ class CheckpointContract:
     @pytest.fixture
     def source(self) -> CheckpointSource:
         """The source under test."""
-        raise given(self, "the fixture 'source'", "a CheckpointSource, such as GgufSource()")
+        raise missing(self, "the fixture 'source'", "a CheckpointSource, such as GgufSource()")
 
     @pytest.fixture
     def reference(self) -> Path:
         """A file or folder of a few kB that ``source`` opens; it is copied, never changed."""
-        raise given(self, "the fixture 'reference'", "the path of a small checkpoint, made by another implementation")
+        raise missing(self, "the fixture 'reference'", "the path of a small checkpoint, made by another implementation")
 
     @pytest.fixture
     def expected(self) -> Mapping[str, torch.Tensor]:
         """Every tensor in fp32 as ``[out, in]``, without the code under test."""
-        raise given(self, "the fixture 'expected'", "tensor name → fp32 tensor, read by another implementation")
+        raise missing(self, "the fixture 'expected'", "tensor name → fp32 tensor, read by another implementation")
 
     def format(self, id: str) -> WeightFormat:
         """What reads a format id that is none of fp32, fp16 and bf16."""
-        raise given(self, "format(id)", f"the WeightFormat that reads {id!r}")
+        raise missing(self, "format(id)", f"the WeightFormat that reads {id!r}")
 
     @pytest.fixture
     def opened(self, source: CheckpointSource, reference: Path) -> Iterator[Checkpoint]:

@@ -9,7 +9,7 @@ import torch
 
 from truecluster.api import DeviceBackend, DeviceContext, DType, Dtypes, NodeError
 
-from ._given import given
+from ._missing import missing
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.uint8)
 
@@ -23,7 +23,7 @@ class DeviceContract:
     @pytest.fixture
     def backend(self) -> DeviceBackend:
         """The backend under test."""
-        raise given(self, "the fixture 'backend'", "a DeviceBackend")
+        raise missing(self, "the fixture 'backend'", "a DeviceBackend")
 
     @pytest.fixture
     def device(self, backend: DeviceBackend) -> Iterator[DeviceContext]:

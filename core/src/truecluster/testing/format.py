@@ -8,7 +8,7 @@ import torch
 
 from truecluster.api import CannotPack, CheckpointError, Packed, PluginError, WeightFormat
 
-from ._given import given
+from ._missing import missing
 
 
 class FormatContract:
@@ -26,16 +26,16 @@ class FormatContract:
     @pytest.fixture
     def format(self) -> WeightFormat:
         """The member under test."""
-        raise given(self, "the fixture 'format'", "a WeightFormat, such as Int8()")
+        raise missing(self, "the fixture 'format'", "a WeightFormat, such as Int8()")
 
     def oracle(self, packed: Packed) -> torch.Tensor:
         """The whole tensor in fp32, unpacked from the bytes without the code under test."""
-        raise given(self, "oracle(packed)", "the tensor in fp32, unpacked by another implementation")
+        raise missing(self, "oracle(packed)", "the tensor in fp32, unpacked by another implementation")
 
     def sample(self, format: WeightFormat, shape: tuple[int, int]) -> Packed:
         """A packed matrix."""
         if not self.packs:
-            raise given(self, "sample(format, shape)", "a Packed of that shape, made without the format")
+            raise missing(self, "sample(format, shape)", "a Packed of that shape, made without the format")
         return format.pack(normal(shape))
 
     @pytest.fixture

@@ -12,10 +12,10 @@ import torch
 from truecluster.api import Description, DeviceContext, Kernel, Role, Slot, WeightFormat
 from truecluster.nn import Embedding, Linear, Norm
 
-from ._given import given
 from ._host import HostDevice, Plain
 from ._kernel_blocks import BlockTests
 from ._lowered import bound, error, held_bytes, holding, packed_of, target_of, threads, unpacked
+from ._missing import missing
 
 ROWS = (1, 2, 3, 4, 7, 16, 33, 130)
 """Of a step: a token, a few sequences, a prompt's chunk, more than a tile of any kernel."""
@@ -33,12 +33,12 @@ class KernelContract(BlockTests):
     @pytest.fixture
     def kernel(self) -> Kernel:
         """The kernel under test."""
-        raise given(self, "the fixture 'kernel'", "a Kernel")
+        raise missing(self, "the fixture 'kernel'", "a Kernel")
 
     @pytest.fixture
     def formats(self) -> Sequence[WeightFormat]:
         """Formats that it takes matrices in, and that can pack; one that can't hold a shape is left out there."""
-        raise given(self, "the fixture 'formats'", "a list of WeightFormat objects that can pack")
+        raise missing(self, "the fixture 'formats'", "a list of WeightFormat objects that can pack")
 
     @pytest.fixture
     def device(self) -> DeviceContext:

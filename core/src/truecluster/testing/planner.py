@@ -22,7 +22,7 @@ from truecluster.api import (
     Planner,
 )
 
-from ._given import given
+from ._missing import missing
 
 Ends = Literal["coordinator", "last-stage"]
 GB = 10**9
@@ -62,7 +62,7 @@ class PlannerContract:
     @pytest.fixture
     def planner(self) -> Planner:
         """The planner under test, with the options that it is used with."""
-        raise given(self, "the fixture 'planner'", "a Planner")
+        raise missing(self, "the fixture 'planner'", "a Planner")
 
     @pytest.mark.parametrize("head", ["coordinator", "last-stage"])
     @pytest.mark.parametrize("split", SPLITS)

@@ -11,7 +11,7 @@ import torch
 
 from truecluster.api import FormatSpec, Packed, QuantizerSpec, Role, WeightFormat
 
-from ._given import given
+from ._missing import missing
 
 KEEP = "keep"
 VECTORS = (Role.NORM, Role.BIAS)
@@ -26,7 +26,7 @@ class QuantizerContract:
     @pytest.fixture
     def offers(self) -> Sequence[QuantizerSpec | FormatSpec]:
         """The specs under test."""
-        raise given(self, "the fixture 'offers'", "list(truecluster_quantizers())")
+        raise missing(self, "the fixture 'offers'", "list(truecluster_quantizers())")
 
     @pytest.fixture
     def recipes(self, offers: Sequence[QuantizerSpec | FormatSpec]) -> list[dict[str, str]]:
@@ -44,7 +44,7 @@ class QuantizerContract:
         if not spec.name.endswith(".*"):
             return [spec.name]
         if spec.name not in self.members:
-            raise given(self, f"members[{spec.name!r}]", "names of some members to try")
+            raise missing(self, f"members[{spec.name!r}]", "names of some members to try")
         return self.members[spec.name]
 
     def test_names_are_told_apart_and_explained(self, offers: Sequence[QuantizerSpec | FormatSpec]) -> None:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def given(suite: object, name: str, what: str) -> NotImplementedError:
+def missing(suite: object, name: str, what: str) -> NotImplementedError:
     """To raise from a fixture or method that the subclass must give."""
     return NotImplementedError(f"{type(suite).__name__} must give {name}: {what}")
