@@ -98,7 +98,7 @@ def test_info_of_one_that_works(tc: Tc, site: Path) -> None:
         "  distribution  tcplug-healthy 1.0",
         "  interface     0",
         "  target        tcplug_healthy:Greedy",
-        f"  declared in   {site / 'tcplug_healthy.py'}",
+        f"  declared in   {site / 'tcplug_healthy.py'}:7",
         "  options, given as NAME:key=value:",
         "    share (float, default 0.5): Part of the memory to use, from 0 to 1.",
     ]
@@ -117,7 +117,7 @@ def test_info_as_json(tc: Tc, site: Path) -> None:
                 "conflict": False,
                 "api": 0,
                 "target": "tcplug_healthy:Greedy",
-                "origin": str(site / "tcplug_healthy.py"),
+                "origin": f"{site / 'tcplug_healthy.py'}:7",
                 "options": [
                     {
                         "name": "share",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from truecluster._cli import main, plugin
 from truecluster._registry import PluginFailure, Registry
 from truecluster.api import DeviceSpec, PlannerSpec, hookimpl
+
+REASON = "ImportError: no libgomp; mend it, or leave it out with --without-plugins tcplug-bad"
 
 
 class One:
@@ -34,7 +37,7 @@ def tc(monkeypatch, capsys):
     registry = Registry()
     registry.register(One(), "tcplug-one", "1.0")
     registry.register(Two(), "tcplug-two", "20.0")
-    registry.failures.append(PluginFailure("tcplug-bad", "3.0", ImportError("no libgomp")))
+    registry.failures.append(PluginFailure("tcplug-bad", "3.0", ImportError("no libgomp"), "bad.py:7"))
     monkeypatch.setattr(plugin, "_surveyed", lambda: registry)
 
     def run(*arguments):
@@ -52,11 +55,17 @@ def test_the_table_has_a_row_per_offer_and_names_clashes_and_failures(tc):
     assert out.splitlines() == [
         "KIND     NAME   DISTRIBUTION  VERSION  SUMMARY",
         "planner  even   tcplug-one    1.0      By bytes.",
-        "planner  twice  tcplug-one    1.0      (name offered twice: can't be chosen; uninstall one)",
-        "planner  twice  tcplug-two    20.0     (name offered twice: can't be chosen; uninstall one)",
+        "planner  twice  tcplug-one    1.0      (name offered twice: can't be chosen)",
+        "planner  twice  tcplug-two    20.0     (name offered twice: can't be chosen)",
         "device   cpu    tcplug-one    1.0",
     ]
-    assert err == "tc: a plugin failed: tcplug-bad 3.0 (ImportError: no libgomp)\n"
+    failed, clash = err.splitlines()
+    assert failed == f"tc: a plugin failed: tcplug-bad 3.0 ({REASON}; at bad.py:7)"
+    assert re.fullmatch(
+        "tc: planner 'twice' is offered by tcplug-one 1.0 and by tcplug-two 20.0; uninstall one of them, or leave one "
+        rf"out with --without-plugins; at {__file__}:\d+ and {__file__}:\d+",
+        clash,
+    )
 
 
 def test_one_kind_can_be_asked_for(tc):
@@ -78,9 +87,7 @@ def test_json_holds_the_same(tc):
                 "conflict": False,
             }
         ],
-        "failures": [
-            {"distribution": "tcplug-bad", "version": "3.0", "cause": "ImportError: no libgomp", "place": None}
-        ],
+        "failures": [{"distribution": "tcplug-bad", "version": "3.0", "cause": REASON, "place": "bad.py:7"}],
     }
 
 

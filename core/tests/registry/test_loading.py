@@ -113,8 +113,17 @@ def test_a_hook_that_is_async_is_a_failure(install, loaded, body):
     assert "truecluster_planners is async; hooks are plain functions" in failures(registry)[0]
 
 
-def test_a_module_without_a_marked_hook_is_a_failure(install, loaded):
+def test_a_hook_that_is_not_marked_is_a_failure(install, loaded):
     install("tcplug-bad", "1.0", {"tcplug_bad.py": "def truecluster_planners():\n    return []\n"})
+    registry = loaded()
+    assert planners(registry) == ["good"]
+    assert (
+        "truecluster_planners isn't marked as a hook; put @truecluster.api.hookimpl above it" in failures(registry)[0]
+    )
+
+
+def test_a_module_without_a_hook_is_a_failure(install, loaded):
+    install("tcplug-bad", "1.0", {"tcplug_bad.py": "def planners():\n    return []\n"})
     registry = loaded()
     assert planners(registry) == ["good"]
     assert "it has no hook; mark its functions with truecluster.api.hookimpl" in failures(registry)[0]

@@ -146,9 +146,12 @@ def test_a_plugin_observes_beside_what_it_offers():
 @pytest.mark.parametrize(
     ("source", "cause"),
     [
-        ("def truecluster_event():", "truecluster_event must take one argument, event"),
+        ("def truecluster_event():", "truecluster_event() must be declared as def truecluster_event(event)"),
         ("async def truecluster_event(event):", "truecluster_event is async; hooks are plain functions"),
-        ("def truecluster_event(events):", "events"),
+        (
+            "def truecluster_event(events):",
+            "truecluster_event(events) must be declared as def truecluster_event(event)",
+        ),
     ],
 )
 def test_an_observer_of_another_shape_is_a_failure(install, loaded, source, cause):

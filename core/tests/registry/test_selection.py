@@ -57,23 +57,28 @@ def test_the_environment_selects_what_is_installed(install, loaded, monkeypatch)
     assert registry.offer("planner", "greedy").distribution == "tcplug-b"
 
 
-def test_a_failure_is_named_in_a_log_line(install, loaded, caplog):
+def test_a_failure_is_named_in_a_log_line(install, loaded, caplog, site):
     install("tcplug-bad", "0.3", {"tcplug_bad.py": "raise OSError('no library')"})
     with caplog.at_level(logging.WARNING):
         loaded()
-    assert caplog.messages == ["a plugin failed: tcplug-bad 0.3 (OSError: no library)"]
+    assert caplog.messages == [
+        "a plugin failed: tcplug-bad 0.3 (OSError: no library; mend it, or leave it out with --without-plugins "
+        f"tcplug-bad; at {site}/tcplug_bad.py:2)"
+    ]
 
 
-def test_strict_refuses_failures_and_clashes_and_names_all_of_them(install):
+def test_strict_refuses_failures_and_clashes_and_names_all_of_them(install, site):
     for name in ("a", "b"):
         install(f"tcplug-{name}", "1.0", {f"tcplug_{name}.py": PLANNER.format(module=name)})
     install("tcplug-bad", "0.3", {"tcplug_bad.py": "raise OSError('no library')"})
     with pytest.raises(PluginError) as caught:
         Registry.installed(Selection(strict=True))
     assert str(caught.value) == (
-        "--strict-plugins allows no plugin that fails: tcplug-bad 0.3 (OSError: no library); "
+        "--strict-plugins allows no plugin that fails: tcplug-bad 0.3 (OSError: no library; mend it, or leave it out "
+        f"with --without-plugins tcplug-bad; at {site}/tcplug_bad.py:2); "
         "planner 'greedy' is offered by tcplug-a 1.0 and by tcplug-b 1.0; "
-        "uninstall one of them, or leave one out with --without-plugins"
+        "uninstall one of them, or leave one out with --without-plugins; "
+        f"at {site}/tcplug_a.py:3 and {site}/tcplug_b.py:3"
     )
 
 
@@ -94,7 +99,7 @@ def test_strict_refuses_a_kernel_that_raises(install):
         registry.kernels()
 
 
-def test_the_trace_tells_what_is_found_imported_registered_resolved_and_failed(install, capsys, monkeypatch):
+def test_the_trace_tells_what_is_found_imported_registered_resolved_and_failed(install, capsys, monkeypatch, site):
     target = "class Greedy(Planner):\n    def plan(self, model, nodes, limits): return []\n"
     install("tcplug-a", "1.0", {"tcplug_a.py": PLANNER.format(module="tcplug_a_target"), "tcplug_a_target.py": target})
     install("tcplug-b", "2.0", {"tcplug_b.py": PLANNER.format(module="b")})
@@ -118,7 +123,8 @@ def test_the_trace_tells_what_is_found_imported_registered_resolved_and_failed(i
         "failed: tcplug_bad of tcplug-bad 0.3: OSError: no library",
         "resolved planner 'greedy' of tcplug-a 1.0: tcplug_a_target:Greedy",
         "failed: planner 'greedy' of tcplug-a 1.0: tcplug_a_target:Greedy can't be imported "
-        "(AttributeError: module 'tcplug_a_target' has no attribute 'Greedy')",
+        "(AttributeError: module 'tcplug_a_target' has no attribute 'Greedy'); mend it, or the target of its spec; "
+        f"at {site}/tcplug_a.py:3",
     ]
     assert [rest.endswith(" ms)") for _, space, rest in said if space] == [True] * 6
 

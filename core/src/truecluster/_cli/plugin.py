@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from truecluster._registry import KINDS, PluginFailure, Registry, Selection
+from truecluster._registry import KINDS, Registry, Selection
+from truecluster._registry.offers import clash
 
 from . import plugin_info
 
@@ -28,12 +29,14 @@ def list_offers(
     """List what the installed plugins offer, by kind, and name those that fail."""
     registry = _surveyed()
     kinds = list(KINDS) if kind is None else [kind]
-    clashing = {offer for each in kinds for group in registry.conflicts(each) for offer in group}
+    clashes = [group for each in kinds for group in registry.conflicts(each)]
+    clashing = {offer for group in clashes for offer in group}
     facts = [plugin_info.summary(offer, offer in clashing) for each in kinds for offer in registry.offers(each)]
     if as_json:
         _print_json({"offers": facts, "failures": [plugin_info.failure_facts(f) for f in registry.failures]})
     else:
-        _print_table(facts, registry.failures)
+        failed = [f"a plugin failed: {failure}" for failure in registry.failures]
+        _print_table(facts, [*failed, *map(clash, clashes)])
     registry.check_strict()
 
 
@@ -71,17 +74,17 @@ def _print_json(value: dict[str, Any]) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def _print_table(facts: list[dict[str, Any]], failures: list[PluginFailure]) -> None:
+def _print_table(facts: list[dict[str, Any]], problems: list[str]) -> None:
     header = ("KIND", "NAME", "DISTRIBUTION", "VERSION", "SUMMARY")
     rows = [header, *(tuple(_cell(fact, column.lower()) for column in header) for fact in facts)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
     for row in rows:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    for failure in failures:
-        typer.echo(f"tc: a plugin failed: {failure}", err=True)
+    for problem in problems:
+        typer.echo(f"tc: {problem}", err=True)
 
 
 def _cell(fact: dict[str, Any], column: str) -> str:
     if column == "summary" and fact["conflict"]:
-        return "(name offered twice: can't be chosen; uninstall one)"
+        return "(name offered twice: can't be chosen)"
     return str(fact[column])

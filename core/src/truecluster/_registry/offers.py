@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import attrs
 
-from truecluster.api import PluginError, QuantizerSpec, Spec
+from truecluster.api import QuantizerSpec, Spec
 
 from .kinds import KINDS, AnySpec
+from .places import Flaw, of_function
 
 
 @attrs.frozen(eq=False)
 class Offer:
-    """A spec and the distribution that makes it; ``origin`` is the file that declares it, where it is known."""
+    """A spec and the distribution that makes it; ``origin`` is the file and line that declare it."""
 
     spec: AnySpec
     distribution: str
     version: str
-    origin: str | None = None
+    origin: str
 
     @property
     def kind(self) -> str:
@@ -31,41 +31,34 @@ class Offer:
         return f"{self.spec.name!r} of {self.distribution} {self.version}"
 
 
-class WrongAPI(PluginError):
+class WrongAPI(Flaw):
     """A spec was written for another number of its kind's interface than this core has."""
 
 
 def specs_of(hook: str, implementation: Callable[[], Any]) -> list[AnySpec]:
-    """Call an implementation and check what it yields. Raises `WrongAPI`, `PluginError`, or what it raises."""
-    check_plain(hook, implementation)
-    specs = implementation()
+    """Call an implementation and check what it yields. Raises `WrongAPI`, `Flaw`, or what it raises."""
+    specs, place = implementation(), of_function(implementation)
     if not isinstance(specs, Iterable):
-        raise PluginError(f"{hook} returns {specs!r}, which is no iterable of specs; yield them")
-    return [_checked(hook, spec) for spec in specs]
+        raise Flaw(f"{hook} returns {specs!r}, which is no iterable of specs; yield them", place)
+    return [_checked(hook, spec, place) for spec in specs]
 
 
-def check_plain(hook: str, implementation: Callable[..., Any]) -> None:
-    """Raise `PluginError` for what can't be called and done with."""
-    if inspect.iscoroutinefunction(implementation) or inspect.isasyncgenfunction(implementation):
-        raise PluginError(f"{hook} is async; hooks are plain functions")
-
-
-def _checked(hook: str, spec: Any) -> AnySpec:
+def _checked(hook: str, spec: Any, place: str) -> AnySpec:
     allowed = tuple(kind.spec for kind in KINDS.values() if kind.hook == hook)
     if not isinstance(spec, allowed):
         wanted = " or ".join(each.__name__ for each in allowed)
-        raise PluginError(f"{hook} yields {spec!r}, which is no {wanted}")
-    _check_api(spec)
+        raise Flaw(f"{hook} yields {spec!r}, which is no {wanted}; yield only those", place)
+    _check_api(spec, place)
     return spec
 
 
-def _check_api(spec: Spec | QuantizerSpec) -> None:
+def _check_api(spec: Spec | QuantizerSpec, place: str) -> None:
     if spec.api == spec.API:
         return
     too_new = spec.api > spec.API
     age, remedy = ("newer", "upgrade truecluster") if too_new else ("older", "upgrade the plugin")
     asked = f"{spec.KIND} {spec.name!r} is written for interface {spec.api}"
-    raise WrongAPI(f"{asked}, {age} than the {spec.API} of this truecluster; {remedy}")
+    raise WrongAPI(f"{asked}, {age} than the {spec.API} of this truecluster; {remedy}", place)
 
 
 def conflicts(offers: tuple[Offer, ...]) -> Iterator[tuple[Offer, ...]]:
@@ -81,4 +74,5 @@ def clash(offers: tuple[Offer, ...]) -> str:
     made = list(dict.fromkeys(f"{offer.distribution} {offer.version}" for offer in offers))
     remedy = "uninstall one of them, or leave one out with --without-plugins" if len(made) > 1 else "upgrade the plugin"
     how = f"by {' and by '.join(made)}" if len(made) > 1 else f"{len(offers)} times by {made[0]}"
-    return f"{offers[0].kind} {offers[0].spec.name!r} is offered {how}; {remedy}"
+    places = " and ".join(dict.fromkeys(offer.origin for offer in offers))
+    return f"{offers[0].kind} {offers[0].spec.name!r} is offered {how}; {remedy}; at {places}"

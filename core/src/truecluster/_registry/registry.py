@@ -20,6 +20,7 @@ from truecluster.api import (
 )
 
 from . import architectures, hookspecs, recipes, references
+from .declared import check_declared
 from .discovery import Found, scan
 from .failures import PluginFailure
 from .kernels import Kernels, usable
@@ -28,9 +29,10 @@ from .loading import Collected, collect
 from .observers import Observer
 from .offers import Offer, clash, conflicts
 from .options import read_options
+from .places import Flaw, of_error
 from .selection import Selection
 from .suggest import unknown
-from .targets import load_target
+from .targets import load_target, target_module
 from .trace import Trace, clock
 
 LOG = logging.getLogger(__name__)
@@ -52,6 +54,7 @@ class Registry:
         self._trace = Trace(self.selection.trace)
         self._manager = pluggy.PluginManager("truecluster")
         self._manager.add_hookspecs(hookspecs)
+        self._owners: dict[int, str] = {}
         self._offers: list[Offer] = []
         self._formats: dict[str, WeightFormat] = {}
         self._failed_kernels: set[str] = set()
@@ -92,29 +95,27 @@ class Registry:
                 self._trace(f"imported {what}", since)
                 self.register(module, found.distribution, found.version)
             except (Exception, SystemExit) as error:
-                self.failures.append(PluginFailure(found.distribution, found.version, error))
+                place = of_error(error, found.module)
+                self.failures.append(PluginFailure(found.distribution, found.version, error, place))
                 self._trace(f"failed: {what}: {type(error).__name__}: {error}", since)
 
     def register(self, plugin: object, distribution: str, version: str) -> None:
         """Take the hook implementations of a module (or any object) as those of a distribution.
 
         A hook that raises costs its own offers and is kept in ``failures``. Raises, and registers nothing, for a hook
-        that isn't one of ours, or a spec written for another interface number.
+        that isn't declared as one of ours, or a spec written for another interface number.
         """
-        if self._manager.is_registered(plugin):
-            raise PluginError(
-                f"{distribution} {version} names the same module as another plugin; uninstall one of them"
-            )
+        self._check_new(plugin)
+        check_declared(self._manager, plugin)
         since = clock()
+        self._manager.register(plugin)
         try:
-            self._manager.register(plugin)
-            self._manager.check_pending()
             collected = collect(self._manager, plugin)
         except Exception:
-            if self._manager.is_registered(plugin):
-                self._manager.unregister(plugin)
+            self._manager.unregister(plugin)
             raise
-        self._keep(collected, distribution, version, getattr(plugin, "__file__", None))
+        self._owners[id(plugin)] = f"{distribution} {version}"
+        self._keep(collected, distribution, version)
         self._trace(f"registered {distribution} {version}: {collected}", since)
 
     def check_strict(self) -> None:
@@ -220,15 +221,23 @@ class Registry:
         for offer, error in kernels.failures:
             if offer.spec.name not in self._failed_kernels:
                 self._failed_kernels.add(offer.spec.name)
-                self.failures.append(PluginFailure(offer.distribution, offer.version, error))
+                place = of_error(error, target_module(offer))
+                self.failures.append(PluginFailure(offer.distribution, offer.version, error, place))
                 self.check_strict()
                 LOG.warning("a kernel failed: %s", self.failures[-1])
         return kernels
 
-    def _keep(self, collected: Collected, distribution: str, version: str, origin: str | None) -> None:
-        self._offers += [Offer(spec, distribution, version, origin) for spec in collected.specs]
+    def _check_new(self, plugin: object) -> None:
+        if self._manager.is_registered(plugin):
+            raise Flaw(
+                f"it names the same module as another plugin, {self._owners[id(plugin)]}; uninstall one of them",
+                getattr(plugin, "__file__", None),
+            )
+
+    def _keep(self, collected: Collected, distribution: str, version: str) -> None:
+        self._offers += [Offer(spec, distribution, version, place) for spec, place in collected.specs]
         self.observers += [Observer(call, distribution, version) for call in collected.observers]
-        self.failures += [PluginFailure(distribution, version, error) for error in collected.failures]
+        self.failures += [PluginFailure(distribution, version, error, place) for error, place in collected.failures]
 
     def _load(self, offer: Offer) -> type[Any]:
         since = clock()
