@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -58,6 +59,21 @@ def info(
     registry.check_strict()
     if shown["failures"] or any(offer["problem"] for offer in shown["offers"]):
         raise typer.Exit(2)
+
+
+@app.command("new")
+def new(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="architecture, quantizer, transport, planner, …")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What a user will type to choose it, such as mine.")],
+    into: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to write the folder tcplug_NAME.")] = Path(),
+) -> None:
+    """Write the package of a new plugin: a working implementation to start from, with its contract test.
+
+    Ends with 2, and writes nothing, where the name can't be had.
+    """
+    from .plugin_new import write
+
+    write(kind, name, into, _surveyed())
 
 
 def _surveyed() -> Registry:
