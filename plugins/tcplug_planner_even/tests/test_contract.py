@@ -1,12 +1,9 @@
-from __future__ import annotations
+"""The even planner keeps the contract of planners."""
 
-import pytest
-from tcplug_planner_even.planner import EvenPlanner
+from __future__ import annotations
 
 from truecluster.testing.planner import PlannerContract
 
 
 class TestEven(PlannerContract):
-    @pytest.fixture
-    def planner(self):
-        return EvenPlanner()
+    offer = "even"
