@@ -1,4 +1,4 @@
-"""``tc plugin``: what is installed."""
+"""``tc plugin``: what is installed, and whether it keeps its contract."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import typer
 from truecluster._registry import KINDS, Registry, Selection
 from truecluster._registry.offers import clash
 
-from . import plugin_info
+from . import plugin_check, plugin_info, plugin_report
 
-app = typer.Typer(help="Show the installed plugins.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Show and check the installed plugins.", no_args_is_help=True, rich_markup_mode=None)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.callback()
 def group() -> None:
-    """Show the installed plugins."""
+    """Show and check the installed plugins."""
 
 
 @app.command("list")
@@ -59,6 +59,33 @@ def info(
     registry.check_strict()
     if shown["failures"] or any(offer["problem"] for offer in shown["offers"]):
         raise typer.Exit(2)
+
+
+@app.command("check")
+def check(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An offer's name, KIND/NAME, or a distribution.")],
+    as_json: AsJson = False,
+    only: Annotated[str, typer.Option(metavar="TEST", help="Check this rule alone, by its test's name.")] = "",
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Longest that one case of one rule may take, in seconds.")
+    ] = 120,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="A line on standard error for each case as it ends.")
+    ] = False,
+) -> None:
+    """Check that an offer, or all of a distribution's, keeps the contract of its kind.
+
+    Runs the plugin in a process of its own. Ends with 0 where every rule is kept, 1 where one is broken, 2 where it
+    can't be checked. Needs truecluster[testing].
+    """
+    found = plugin_check.verdicts(_surveyed(), name, only, timeout, verbose)
+    if as_json:
+        _print_json(plugin_report.facts(found))
+    else:
+        typer.echo(plugin_report.as_text(found))
+    code = plugin_report.exit_code(found)
+    if code:
+        raise typer.Exit(code)
 
 
 @app.command("new")

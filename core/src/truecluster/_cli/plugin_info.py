@@ -40,7 +40,7 @@ def failure_facts(failure: PluginFailure) -> dict[str, Any]:
 
 def find(registry: Registry, name: str) -> dict[str, Any]:
     """``offers`` and ``failures`` of an offer's name, ``KIND/NAME`` or a distribution. Raises `PluginError`."""
-    offers = [offer for kind in KINDS for offer in registry.offers(kind) if _is_meant(offer, name)]
+    offers = meant(registry, name)
     failures = [failure for failure in registry.failures if _same(failure.distribution, name)]
     observers = [str(observer) for observer in registry.observers if _same(observer.distribution, name)]
     if not (offers or failures or observers):
@@ -50,6 +50,11 @@ def find(registry: Registry, name: str) -> dict[str, Any]:
         "observers": observers,
         "failures": [failure_facts(failure) for failure in failures],
     }
+
+
+def meant(registry: Registry, name: str) -> list[Offer]:
+    """The offers of a name, ``KIND/NAME`` or a distribution."""
+    return [offer for kind in KINDS for offer in registry.offers(kind) if _is_meant(offer, name)]
 
 
 def _is_meant(offer: Offer, name: str) -> bool:

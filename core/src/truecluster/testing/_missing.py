@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 
-def missing(suite: object, name: str, what: str) -> NotImplementedError:
+class Missing(NotImplementedError):
+    """What the author must give isn't given."""
+
+
+def missing(suite: object, name: str, what: str) -> Missing:
     """To raise from a fixture or method that the subclass must give."""
-    return NotImplementedError(f"{type(suite).__name__} must give {name}: {what}")
+    return Missing(f"{type(suite).__name__} must give {name}: {what}")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 LONGEST = 400
 """Characters of one value in a message."""
@@ -19,6 +19,8 @@ ranging = settings(
     deadline=None,
     database=None,
     derandomize=True,
+    report_multiple_bugs=False,
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],  # explaining takes most of the time
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors, HealthCheck.too_slow],
 )
 """For the methods whose input ranges: the same verdict each time, the smallest input that breaks the rule."""

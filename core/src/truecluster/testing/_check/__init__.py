@@ -1,0 +1,23 @@
+"""Runs the contracts of installed offers and tells how each rule fared. Imports neither pytest nor torch.
+
+The contracts are run in a child process: a kernel that crashes or a transport that hangs ends that process and not the
+report, what a plugin prints doesn't mix with it, and no pytest configuration of the caller's folder is in force.
+"""
+
+from .outcomes import BROKEN, MISSING, PASSED, SKIPPED, Outcome, Rule, rules_of
+from .running import Collected, Ended, Event, Wanted, check
+
+__all__ = [
+    "BROKEN",
+    "MISSING",
+    "PASSED",
+    "SKIPPED",
+    "Collected",
+    "Ended",
+    "Event",
+    "Outcome",
+    "Rule",
+    "Wanted",
+    "check",
+    "rules_of",
+]
