@@ -22,7 +22,7 @@ class Kind:
 TORCH = "torch>=2.6"
 KINDS: Mapping[str, Kind] = {
     "architecture": Kind("a decoder like Llama's", ("attrs>=23.2", TORCH)),
-    "quantizer": Kind("a format of 8 bits a weight with a scale per row, and the recipe that uses it", (TORCH,)),
+    "quantizer": Kind("8 bits a weight with a scale per row", ("numpy>=1.26", TORCH), given=True),
     "transport": Kind("edges over TCP sockets", ("attrs>=23.2", TORCH)),
     "planner": Kind("the nodes with most memory are filled first"),
     "device": Kind("the processor as a device of its own", (TORCH,)),
