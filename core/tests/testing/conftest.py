@@ -35,7 +35,8 @@ def verdict() -> Callable[..., dict[str, str]]:
 
     def run(suite: type, name: str = "") -> dict[str, str]:
         recorder = _Recorder()
-        options = ["-q", "-p", "no:cacheprovider", "-o", f"python_classes={suite.__name__}", "-o", "timeout=0"]
+        without = ["-pno:cacheprovider", "-pno:unraisableexception"]  # the latter collects garbage for half a second
+        options = ["-q", *without, f"-opython_classes={suite.__name__}", "-otimeout=0"]
         path = str(sys.modules[suite.__module__].__file__)
         pytest.main(["::".join(filter(None, [path, suite.__name__, name])), *options], plugins=[recorder])
         assert recorder.passed or recorder.failed, f"no test of {suite.__name__} was run"

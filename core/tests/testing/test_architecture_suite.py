@@ -1,191 +1,391 @@
-"""The suite of architectures catches architectures that are wrong."""
+"""Architectures that are wrong in one way each, built on one that is right, and what the suite says of them."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 import attrs
 import pytest
 import torch
+from doubles import Double
+from tiny_models import TinyDecoder
 
-from truecluster.api import (
-    Architecture,
-    CheckpointError,
-    Description,
-    Dialect,
-    DType,
-    Embed,
-    Head,
-    ModelConfig,
-    Paged,
-    Role,
-    Slot,
-)
-from truecluster.nn import Embedding, LanguageHead, Linear, Norm
-from truecluster.testing.architecture import ArchitectureContract, Example
+from truecluster import api, nn
+from truecluster.testing.architecture import FEATURES, ArchitectureContract, Variant
+
+SUITE = ArchitectureContract
+FROM_LLAMA = api.Dialect(container="huggingface", model_type="llama", slots=nn.HUGGINGFACE_SLOTS)
+FROM_GGUF = nn.gguf_dialect("llama", rotated_pairs=True)
 
 
-@attrs.frozen(cache_hash=True)
-class Residual(Description):
-    """A block without attention: ``hidden + linear(norm(hidden))``."""
+class Right(TinyDecoder):
+    """Llama without biases, with two dialects."""
 
-    norm: Norm
-    linear: Linear
-
-    def forward(self, hidden: torch.Tensor, batch: Any, state: Any) -> torch.Tensor:
-        return hidden + self.linear(self.norm(hidden))
+    dialects = (FROM_LLAMA, FROM_GGUF)
 
 
 @attrs.frozen(cache_hash=True)
-class Bypassing(Residual):
-    """Forgets the residual."""
+class Around(api.Description):
+    """Attention that sees another batch."""
 
-    def forward(self, hidden: torch.Tensor, batch: Any, state: Any) -> torch.Tensor:
-        return self.linear(self.norm(hidden))
+    inner: nn.Attention
+
+    def forward(self, x: torch.Tensor, batch: nn.Batch, state: nn.PagedState) -> torch.Tensor:
+        positions = self.positions(batch, state)
+        if torch.equal(positions, batch.positions):
+            return self.inner(x, batch, state)
+        turned = {r: nn.tables(nn.inverse_frequencies(r), positions) for r in batch.tables}
+        return self.inner(x, attrs.evolve(batch, tables=turned), state)
+
+    def positions(self, batch: nn.Batch, state: nn.PagedState) -> torch.Tensor:
+        return batch.positions
 
 
-class Toy(Architecture):
-    """A right one."""
+def each(batch: nn.Batch, start: Any) -> torch.Tensor:
+    """``start(row, count, position)`` of each row, counted on over its tokens."""
+    rows = enumerate(batch.rows.tolist())
+    return torch.cat([torch.arange(count) + start(i, count, position) for i, (_, count, position, _) in rows])
 
-    block: type[Description] = Residual
-    dialects = (
-        Dialect(
-            container="huggingface",
-            model_type="toy",
-            slots={
-                "embed.tokens": "embed",
-                "block.*.norm": "layers.*.norm",
-                "block.*.linear": "layers.*.linear",
-                "head.norm": "norm",
-                "head.output": "output",
-            },
-        ),
-    )
 
-    def config(self, raw):
-        fields = {"hidden": "hidden_size", "layers": "num_hidden_layers", "vocab": "vocab_size"}
-        for name in fields.values():
-            value = raw.get(name)
-            if type(value) is not int or value < 1:
-                raise CheckpointError(f"config: {name} must be a positive whole number, not {value!r}")
-        read = {field: raw[name] for field, name in fields.items()}
-        return ModelConfig(**read, context=100, tied=raw.get("tied", False), dtype=DType.FP32)
+class Late(Around):
+    """Positions in bf16 from 2,048 on."""
+
+    def positions(self, batch, state):
+        return torch.where(batch.positions < 2048, batch.positions, batch.positions.bfloat16()).float()
+
+
+class StepCounted(Around):
+    """Counts positions over a whole step."""
+
+    def positions(self, batch, state):
+        return torch.arange(len(batch.positions)) + batch.positions[0]
+
+
+class OffByOne(Around):
+    """Is a position behind in every step but a sequence's first."""
+
+    def positions(self, batch, state):
+        return each(batch, lambda row, count, position: max(position - 1, 0))
+
+
+class Counting(Around):
+    """Counts the tokens that it has seen itself, and so goes on behind what was truncated."""
+
+    def positions(self, batch, state):
+        def start(row, count, position):
+            seen = state.arrays["seen"][int(batch.pages[row, 0]), 0]
+            first = int(seen) if position else 0
+            seen[:] = first + count
+            return first
+
+        return each(batch, start)
+
+
+@attrs.frozen(cache_hash=True)
+class Unset(api.Description):
+    """Takes the first page's memory for zero."""
+
+    inner: nn.Attention
+
+    def forward(self, x: torch.Tensor, batch: nn.Batch, state: nn.PagedState) -> torch.Tensor:
+        first, seen = batch.rows[:, 2] == 0, state.arrays["seen"][batch.pages[:, 0].long(), 0]
+        x = x * (1 + float(seen[first].sum()))
+        state.arrays["seen"][batch.pages[:, 0].long(), 0] = 1
+        return self.inner(x, batch, state)
+
+
+@attrs.frozen(cache_hash=True)
+class HalfTables(api.Description):
+    """Cosine and sine in the dtype of the keys."""
+
+    inner: nn.Attention
+
+    def forward(self, x: torch.Tensor, batch: nn.Batch, state: nn.PagedState) -> torch.Tensor:
+        dtype = state.arrays["k"].dtype
+        held = {r: tuple(table.to(dtype).float() for table in both) for r, both in batch.tables.items()}
+        return self.inner(x, attrs.evolve(batch, tables=held), state)
+
+
+@attrs.frozen(cache_hash=True)
+class Squaring(api.Description):
+    """A norm that squares in the dtype of the residual."""
+
+    norm: nn.Norm
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.norm(hidden + 0 * hidden.square())
+
+
+@attrs.frozen(cache_hash=True)
+class Interleaved(api.Description):
+    """Query head h reads key head ``h % kv_heads``."""
+
+    inner: nn.Attend
+
+    def forward(self, q: torch.Tensor, *rest: Any) -> torch.Tensor:
+        heads, shared = q.shape[1], q.shape[1] // rest[0].shape[1]
+        order = torch.arange(heads).view(shared, -1).T.flatten()
+        return self.inner(q[:, order], *rest)[:, order.argsort()]
+
+
+class Unequal(nn.DecoderBlock):
+    """Equal to itself only."""
+
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+
+class Changed(Right):
+    """The right one with each block changed by ``block``."""
 
     def build(self, config, part):
-        width = config.hidden
-        tokens = Slot("embed.tokens", Role.EMBEDDING, (config.vocab, width))
-        if isinstance(part, Embed):
-            return Embedding(tokens)
-        if isinstance(part, Head):
-            output = tokens if config.tied else Slot("head.output", Role.HEAD, (config.vocab, width))
-            return LanguageHead(Norm(Slot("head.norm", Role.NORM, (width,)), 1e-6), Linear(output))
-        norm = Norm(Slot(f"{self.name(part)}.norm", Role.NORM, (width,)), 1e-6)
-        return self.block(norm, Linear(Slot(f"{self.name(part)}.linear", Role.LINEAR, (width, width))))
-
-    def name(self, part):
-        return str(part)
-
-    def rotary(self, config, layer):
-        return None
+        made = super().build(config, part)
+        return self.block(made) if isinstance(part, api.Block) else made
 
     def state(self, config, layer):
-        return Paged({"k": (1,)})
+        return api.Paged({**super().state(config, layer).arrays, "seen": (1,)})
 
 
-class Forgetful(Toy):
-    """Leaves out the residual."""
-
-    block = Bypassing
-
-
-class Lumping(Toy):
-    """All blocks read the first one's parameters."""
-
-    def name(self, part):
-        return "block.0"
+def attending(wrong: type) -> type[api.Architecture]:
+    """With ``wrong`` around the attention of each block."""
+    return type(
+        wrong.__name__,
+        (Changed,),
+        {"block": lambda self, made: attrs.evolve(made, attention=wrong(made.attention))},
+    )
 
 
-class Guessing(Toy):
-    """Makes up what a config leaves out."""
-
-    def config(self, raw):
-        return super().config({"hidden_size": 8, "num_hidden_layers": 2, "vocab_size": 30, **raw})
+class HalfStatistics(Changed):
+    def block(self, made):
+        return attrs.evolve(made, attention_norm=Squaring(made.attention_norm))
 
 
-class Holding(Toy):
-    """Keeps a tensor."""
+class WrongHeads(Changed):
+    def block(self, made):
+        attend = Interleaved(made.attention.attend)
+        return attrs.evolve(made, attention=attrs.evolve(made.attention, attend=attend))
 
+
+class Incomparable(Changed):
+    def block(self, made):
+        return Unequal(made.attention_norm, made.attention, made.mlp_norm, made.mlp)
+
+
+class HalfLogits(Right):
+    """The output matrix is a linear like any other."""
+
+    def build(self, config, part):
+        made = super().build(config, part)
+        if not isinstance(part, api.Head) or config.tied:
+            return made
+        return attrs.evolve(made, output=nn.Linear(attrs.evolve(made.output.weight, role=api.Role.LINEAR)))
+
+
+class TwoEnds(Right):
+    """Tied ends are read twice, by two names."""
+
+    dialects = tuple(
+        attrs.evolve(d, slots={**d.slots, "head.tied": d.slots["embed.tokens"]}) for d in (FROM_LLAMA, FROM_GGUF)
+    )
+
+    def build(self, config, part):
+        made = super().build(config, part)
+        if not isinstance(part, api.Head) or not config.tied:
+            return made
+        return attrs.evolve(made, output=nn.Linear(attrs.evolve(made.output.weight, key="head.tied")))
+
+
+class Holding(Right):
     def __init__(self):
         self.table = torch.zeros(3)
 
 
-def oracle(tensors: dict[str, torch.Tensor], tied: bool, ids: torch.Tensor) -> torch.Tensor:
-    """The toy, written out."""
+class Empty(Right):
+    """A state that has an array of nothing."""
 
-    def norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.rms_norm(x, x.shape[-1:], weight, eps=1e-6)
+    def state(self, config, layer):
+        return api.Paged({**super().state(config, layer).arrays, "spare": (0,)})
 
-    hidden = tensors["embed.weight"][ids]
-    for i in range(2):
-        hidden = hidden + norm(hidden, tensors[f"layers.{i}.norm.weight"]) @ tensors[f"layers.{i}.linear.weight"].T
-    return norm(hidden, tensors["norm.weight"]) @ tensors["embed.weight" if tied else "output.weight"].T
+
+class Reading(Right):
+    """Reads a config that ``changed`` has changed."""
+
+    def config(self, raw):
+        return super().config(self.changed(dict(raw)))
+
+
+class Deaf(Reading):
+    def changed(self, raw):
+        return {**raw, "hidden_act": "silu"}
+
+
+class Blind(Reading):
+    def changed(self, raw):
+        return {**raw, "quantization_config": None}
+
+
+class Guessing(Reading):
+    def changed(self, raw):
+        return {"num_attention_heads": 4, **raw}
+
+
+class Lenient(Reading):
+    def changed(self, raw):
+        return {**raw, "vocab_size": int(raw["vocab_size"])} if raw.get("vocab_size") is True else raw
+
+
+class Trusting(Reading):
+    def changed(self, raw):
+        return {**raw, "rms_norm_eps": float(raw.get("rms_norm_eps", 1e-6))}
+
+
+class FixedEps(Right):
+    def config(self, raw):
+        return attrs.evolve(super().config(raw), eps=1e-6)
+
+
+class FixedBase(Right):
+    def config(self, raw):
+        config = super().config(raw)
+        return attrs.evolve(config, rope=attrs.evolve(config.rope, theta=10000.0))
+
+
+class SizedHeads(Reading):
+    """Heads make up the hidden size."""
+
+    def changed(self, raw):
+        return {**raw, "head_dim": raw["hidden_size"] // raw["num_attention_heads"]}
+
+
+class Short(Right):
+    """A context that the config doesn't have."""
+
+    def config(self, raw):
+        config = super().config(raw)
+        return attrs.evolve(config, context=min(config.context, 32768) // 2)
+
+
+def without(slots: Mapping[str, str], name: str) -> dict[str, str]:
+    return {key: tensor for key, tensor in slots.items() if key != name}
+
+
+class Gapped(Right):
+    """A dialect lacks a slot."""
+
+    other = api.Dialect(container="other", model_type="llama", slots=without(nn.HUGGINGFACE_SLOTS, "head.norm"))
+    dialects = (*Right.dialects, other)
+
+
+class Swapped(Right):
+    """Takes gate for up in GGUF."""
+
+    gate, up = nn.GGUF_SLOTS["block.*.gate"], nn.GGUF_SLOTS["block.*.up"]
+    swapped = attrs.evolve(FROM_GGUF, slots={**nn.GGUF_SLOTS, "block.*.gate": up, "block.*.up": gate})
+    dialects = (FROM_LLAMA, swapped)
+
+
+class OneCount(Right):
+    """Takes the keys of a GGUF for rows of as many heads as there are queries."""
+
+    turned = (api.RotaryRows("num_attention_heads"),)
+    dialects = (FROM_LLAMA, attrs.evolve(FROM_GGUF, transforms={"block.*.q": turned, "block.*.k": turned}))
 
 
 class _Suite(ArchitectureContract):
-    made: type[Architecture] = Toy
-    variants = MappingProxyType({"untied": False, "tied": True})
-    required = ("hidden_size", "num_hidden_layers", "vocab_size")
+    made: type[api.Architecture] = Right
+    examples = 12
+    values = 10
+    required = ("vocab_size", "num_attention_heads")
+    features = MappingProxyType({name: FEATURES[name] for name in ("another activation", "yarn frequencies")})
+    unsupported = MappingProxyType({"quantized weights": ArchitectureContract.unsupported["quantized weights"]})
 
     @pytest.fixture
     def architecture(self):
         return self.made()
 
-    def example(self, tied):
-        draw = torch.Generator().manual_seed(3)
-        shapes = {"embed": (30, 8), "norm": (8,), "output": (30, 8)}
-        shapes |= {
-            f"layers.{i}.{name}": shape for i in range(2) for name, shape in (("norm", (8,)), ("linear", (8, 8)))
-        }
-        tensors = {f"{name}.weight": torch.randn(shape, generator=draw) for name, shape in shapes.items()}
-        if tied:
-            del tensors["output.weight"]
-        raw = {"hidden_size": 8, "num_hidden_layers": 2, "vocab_size": 30, "tied": tied}
-        return Example(raw=raw, tensors=tensors, logits=lambda ids: oracle(tensors, tied, ids))
+
+def suite(made: type[api.Architecture]) -> type[ArchitectureContract]:
+    """A class of this module, so that a nested run finds it."""
+    name = f"SuiteOf{made.__name__}"
+    globals()[name] = type(name, (_Suite,), {"made": made, "__module__": __name__})
+    return globals()[name]
 
 
-class SuiteOfToy(_Suite):
-    pass
+RIGHT = [suite(Right)]
+DOUBLES = {
+    "test_logits_are_those_of_the_oracle": Double(
+        suite(FixedBase),
+        r"the oracle's logits within 0\.0001\ncame: a logit of token .*\nconfig: .*'rope_theta': 50\.0",
+    ),
+    "test_a_field_is_honoured_or_refused": Double(suite(Deaf), r"config: \{'hidden_act': 'gelu_pytorch_tanh'\}"),
+    "test_late_positions_are_those_of_the_oracle": Double(suite(attending(Late)), "first_position: 32728"),
+    "test_logits_are_fp32": Double(suite(HalfLogits), r"fp32's precision\ncame: all of them are numbers of fp16"),
+    "test_rotary_tables_are_read_in_fp32": Double(suite(attending(HalfTables)), "differ by less than bf16 can tell"),
+    "test_half_precision_costs_rounding_only": Double(suite(HalfStatistics), "off by nan .*\ndtype: fp16"),
+    "test_chunks_are_as_one_step": Double(
+        suite(attending(OffByOne)), r"the logits of one step .*\n.*\ntokens_of_each_step: \(41, 1, 1, 30\)"
+    ),
+    "test_sequences_of_a_step_are_as_alone": Double(
+        suite(attending(StepCounted)), r"the sequence alone .*\n.*\ntokens_of_each_step: .*\nbeside: \[\("
+    ),
+    "test_truncation_leaves_no_trace": Double(suite(attending(Counting)), r"without what was cut off .*\n.*\nkept: 37"),
+    "test_a_new_sequence_finds_nothing_in_used_pages": Double(suite(attending(Unset)), "the logits in fresh pages"),
+    "test_every_dialect_has_every_slot": Double(
+        suite(Gapped), r"a tensor for slot head\.norm in the dialect other/llama"
+    ),
+    "test_gguf_holds_the_same_slots": Double(
+        suite(Swapped), r"block\.0\.gate as from huggingface\n.*\ntensor: blk\.0\.ffn_up\.weight"
+    ),
+    "test_a_missing_field_is_named": Double(suite(Guessing), r"came: nothing was raised\nwithout: num_attention_heads"),
+    "test_a_field_of_a_wrong_kind_is_named": Double(suite(Lenient), r"came: nothing was raised\nvocab_size: True"),
+    "test_whatever_a_field_holds_is_read_or_refused": Double(
+        suite(Trusting), r"a config or CheckpointError\ncame: TypeError\(.*\nrms_norm_eps: None"
+    ),
+    "test_what_is_not_supported_is_refused": Double(suite(Blind), "came: nothing was raised\nconfig: .*gptq"),
+    "test_core_is_told_what_the_config_says": Double(suite(Short), "expected: context = 777\ncame: 388"),
+    "test_descriptions_are_equal_each_time": Double(
+        suite(Incomparable), r"equal hashes\ncame: Unequal(.|\n)*part: block\.0"
+    ),
+    "test_no_tensor_is_held": Double(suite(Holding), "expected: no tensor\ncame: 1 of them\nheld_by: Holding"),
+    "test_tied_ends_are_one_slot": Double(
+        suite(TwoEnds), r"one slot of both\ncame: \['embed.tokens'\] and \['head.norm', 'head.tied'\]"
+    ),
+    "test_every_layer_has_a_state_and_may_have_a_rotary": Double(suite(Empty), r"every size above 0\n.*\nlayer: 0"),
+}
+MORE = {
+    suite(FixedEps): ("test_logits_are_those_of_the_oracle", r"'rms_norm_eps': 0\.01"),
+    suite(OneCount): ("test_gguf_holds_the_same_slots", r"block\.0\.k as from huggingface"),
+}
 
 
-class SuiteOfForgetful(_Suite):
-    made = Forgetful
+@pytest.mark.parametrize("wrong", MORE, ids=lambda wrong: wrong.__name__)
+def test_more_that_one_rule_alone_catches(verdict, wrong):
+    name, says = MORE[wrong]
+    caught = verdict(wrong)
+    assert list(caught) == [name]
+    assert re.search(says, caught[name]), caught
 
 
-class SuiteOfLumping(_Suite):
-    made = Lumping
+@pytest.mark.parametrize("wrong", [suite(SizedHeads), suite(WrongHeads)], ids=lambda wrong: wrong.__name__)
+def test_what_is_wrong_in_every_model_is_caught_by_the_oracle(failures, wrong):
+    name = "test_logits_are_those_of_the_oracle"
+    assert failures(wrong, name) == {name}
 
 
-class SuiteOfGuessing(_Suite):
-    made = Guessing
+class SuiteOfVariant(_Suite):
+    variants = MappingProxyType({"two layers": Variant({"num_hidden_layers": 2}, absent=("hidden_act",))})
 
 
-class SuiteOfHolding(_Suite):
-    made = Holding
+def test_a_variant_is_run(verdict):
+    assert verdict(SuiteOfVariant, "test_logits_are_those_of_the_oracle") == {}
 
 
-def test_a_right_architecture_passes(failures):
-    assert failures(SuiteOfToy) == set()
+class SuiteOfUnknown(_Suite):
+    model_type = "nobody-knows"
 
 
-@pytest.mark.parametrize(
-    ("suite", "caught"),
-    [
-        (SuiteOfForgetful, "test_logits_are_those_of_the_oracle"),
-        (SuiteOfLumping, "test_slots_are_unique_and_blocks_share_none"),
-        (SuiteOfGuessing, "test_a_missing_field_is_named"),
-        (SuiteOfHolding, "test_it_holds_no_tensor_and_describes_the_same_each_time"),
-    ],
-)
-def test_a_wrong_architecture_is_caught(failures, suite, caught):
-    assert caught in failures(suite)
+def test_a_model_type_without_a_dialect_is_said_to_be_missing(verdict):
+    said = set(verdict(SuiteOfUnknown).values())
+    assert all("must give model_type: of a huggingface dialect that the architecture has: llama" in one for one in said)
