@@ -120,7 +120,9 @@ def test_a_context_that_was_typed_is_kept_or_refused_with_the_one_that_fits(
     [
         (["cpu:1MB"], ["doesn't fit on 1 node", "node-1 would need", "has 0", "are missing", "10% is left alone"]),
         (["cuda:100KB", "cuda:0KB"], ["on 2 nodes", "node-1 would need", "and has 90,000; node-2", "are missing"]),
-        (["cuda:1GB", "cuda:x"], ["--node 'cuda:x' is not of the form"]),
+        (["cuda:1GB", "cuda:x"], ["--node 'cuda:x' is not of the form DEVICE[:MEMORY][@SPEED]"]),
+        (["cpu:1GB@20GB"], ["--node 'cpu:1GB@20GB' is not of the form", "cpu:4GB@20GB/s"]),
+        (["cpu@0GB/s"], ["--node 'cpu@0GB/s' is not of the form"]),
         (["tpu:1GB"], ["tpu"]),
     ],
 )
@@ -144,6 +146,19 @@ def test_nodes_without_memory_are_left_out_and_unknown_memory_splits_evenly(
     ended = tc_here("plan", "--model", tiny, "--node", "cuda", "--target-node-memory-gb", "0.001")
     assert ended.code == 2
     assert "has 1,000,000" in ended.err
+
+
+def test_a_given_speed_is_shown_and_planned_with(plan: Callable[..., dict[str, Any]], tc_here: Tc, tiny: Path) -> None:
+    nodes = ["--node", "cpu:1GB@10GB/s", "--node", "cpu@60GB/s", "--node", "cpu"]
+    found = plan(*nodes, "--planner", "speed", "--max-nodes", 2, "--model", tiny)
+    shown = [(stage["node"], stage["span"], stage["speed"]) for stage in found["stages"]]
+    assert shown == [
+        ("coordinator", "embed, head", None),
+        ("node-2", "blocks 0-2", 60e9),
+        ("node-3", "blocks 3-3", None),  # at the mean, 35 GB/s
+    ]
+    table = tc_here("plan", "--model", tiny, *nodes).out.splitlines()
+    assert [line.split()[-1] for line in table[:5]] == ["GB/S", "-", "10.0", "60.0", "-"]
 
 
 def test_state_within_a_budget(plan: Callable[..., dict[str, Any]]) -> None:
@@ -196,7 +211,7 @@ def test_the_plan_of_a_running_cluster(served: Served, tc_here: Tc) -> None:
         ("a", "cpu", "blocks 0-1"),
         ("b", "cpu", "blocks 2-3"),
     ]
-    assert all(node["free"] > 0 for node in view["nodes"])
+    assert all(node["free"] > 0 and node["speed"] > 1e8 for node in view["nodes"])
     ended = tc_here("plan", "--url", f"{url}/v1", "--json")
     assert (ended.code, json.loads(ended.out)) == (0, view["plan"])
     own, one, two = view["plan"]["stages"]

@@ -32,6 +32,7 @@ EXAMPLES: list[Message] = [
         devices=(DeviceInfo(id="cpu", kind="cpu", name="CPU", total=1 << 40, free=None),),
         selected_device="cpu",
         dtypes=(Dtypes(DType.FP32, DType.FP32), Dtypes(DType.FP16, DType.FP32)),
+        speed=17.5e9,
         compat={"format/int4": "0.1.0"},
         pid=12,
     ),

@@ -25,8 +25,9 @@ def plan(
     node: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="DEVICE[:MEMORY]",
-            help="A node and what is free on it, such as cuda:8GB, cpu:500MB, cpu:4GiB or cpu; repeat it.",
+            metavar="DEVICE[:MEMORY][@SPEED]",
+            help="A node, what is free on it, and how much of weights it reads in a second, such as cuda:8GB, "
+            "cpu:500MB, cpu:4GiB@20GB/s or cpu; repeat it.",
         ),
     ] = None,
     url: Annotated[
@@ -95,18 +96,25 @@ def plan(
     typer.echo(planning.as_json(found) if as_json else planning.as_table(found))
 
 
-NODE = re.compile(r"([a-z]+(?::\d+)?)(?::(\d{1,9}(?:\.\d+)?)([KMGT])(i?)B)?", re.IGNORECASE)
+AMOUNT = r"(\d{1,9}(?:\.\d+)?)([KMGT])(i?)B"
+NODE = re.compile(rf"([a-z]+(?::\d+)?)(?::{AMOUNT})?(?:@{AMOUNT}/s)?", re.IGNORECASE)
 POWERS = {"K": 1, "M": 2, "G": 3, "T": 4}
 
 
-def parse_node(text: str) -> tuple[str, int | None]:
-    """``cuda:8GB`` → (cuda, 8·10⁹), ``cpu:1KiB`` → (cpu, 1024); without a size it is unknown. Raises `RequestError`."""
+def parse_node(text: str) -> tuple[str, int | None, float | None]:
+    """``cuda:8GB`` → (cuda, 8·10⁹, None), ``cpu:1KiB@20GB/s`` → (cpu, 1024, 20·10⁹); what isn't said is unknown.
+
+    Raises `RequestError`.
+    """
     found = NODE.fullmatch(text)
-    if found is None:
+    speed = None if found is None else _bytes(*found.groups()[4:])
+    if found is None or speed == 0:
         raise RequestError(
-            f"--node {text!r} is not of the form DEVICE[:MEMORY], such as cuda:8GB, cuda:1:8GiB, cpu:500MB or cpu"
+            f"--node {text!r} is not of the form DEVICE[:MEMORY][@SPEED], such as cuda:8GB, cuda:1:8GiB, cpu:500MB, "
+            "cpu:4GB@20GB/s or cpu"
         )
-    device, amount, unit, binary = found.groups()
-    if amount is None:
-        return device.lower(), None
-    return device.lower(), int(float(amount) * (1024 if binary else 1000) ** POWERS[unit.upper()])
+    return found[1].lower(), _bytes(*found.groups()[1:4]), None if speed is None else float(speed)
+
+
+def _bytes(amount: str | None, unit: str, binary: str) -> int | None:
+    return None if amount is None else int(float(amount) * (1024 if binary else 1000) ** POWERS[unit.upper()])

@@ -26,13 +26,13 @@ SIZES = ("weights", "ends", "state", "workspace", "process", "needed", "free", "
 
 @attrs.frozen(kw_only=True)
 class Question:
-    """What is to be planned. ``given`` are (device, free bytes) of nodes, or ``view`` is a running cluster's."""
+    """What is to be planned. ``given`` are (device, free bytes, speed) of nodes, or ``view`` is a running cluster's."""
 
     planner: str
     planner_options: Mapping[str, str]
     limits: Limits
     room: Room
-    given: Sequence[tuple[str, int | None]]
+    given: Sequence[tuple[str, int | None, float | None]]
     view: Mapping[str, Any] | None
 
 
@@ -49,7 +49,7 @@ def running(view: Mapping[str, Any]) -> dict[str, Any]:
 
 def planned(registry: Registry, options: ModelOptions, question: Question) -> dict[str, Any]:
     """As `plan_view`. Raises `PlanError` with the numbers where it doesn't fit."""
-    for device, _ in question.given:
+    for device, *_ in question.given:
         registry.spec("device", kind_of(device))
     planner = make_planner(registry, question.planner, question.planner_options)
     model = load_model(registry, options)
@@ -94,20 +94,20 @@ def _nodes(question: Question, model: ClusterModel) -> tuple[list[NodeFacts], li
     return [facts for facts, _ in read], [compute for _, compute in read]
 
 
-def _given(number: int, device: str, memory: int | None) -> NodeFacts:
+def _given(number: int, device: str, memory: int | None, speed: float | None) -> NodeFacts:
     """A machine of its own, on which so much is free before the node starts."""
     free = None if memory is None else max(0, memory - process_bytes(device))
-    return NodeFacts(id=f"node-{number}", device=device, place=number, free=free)
+    return NodeFacts(id=f"node-{number}", device=device, place=number, free=free, speed=speed)
 
 
 def as_json(plan: Mapping[str, Any]) -> str:
-    """Sizes in bytes, lengths in tokens."""
+    """Sizes in bytes, lengths in tokens, speeds in bytes of weights a second."""
     return json.dumps(plan, indent=1)
 
 
 def as_table(plan: Mapping[str, Any]) -> str:
-    """Aligned columns, sizes in MB, and what they mean."""
-    heads = ("NODE", "DEVICE", "SPAN", *(f"{size.upper()} MB" for size in SIZES))
+    """Aligned columns, sizes in MB, speeds in GB/s, and what they mean."""
+    heads = ("NODE", "DEVICE", "SPAN", *(f"{size.upper()} MB" for size in SIZES), "GB/S")
     lines = [heads, *(_cells(stage) for stage in plan["stages"])]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     table = [
@@ -120,13 +120,18 @@ def as_table(plan: Mapping[str, Any]) -> str:
 
 
 def _cells(stage: Mapping[str, Any]) -> tuple[str, ...]:
-    sizes = (stage[size] for size in SIZES)
-    return (stage["node"], stage["device"], stage["span"], *("-" if s is None else f"{s / 1e6:.1f}" for s in sizes))
+    sizes = (_scaled(stage[size], 1e6) for size in SIZES)
+    return (stage["node"], stage["device"], stage["span"], *sizes, _scaled(stage["speed"], 1e9))
+
+
+def _scaled(value: float | None, unit: float) -> str:
+    return "-" if value is None else f"{value / unit:.1f}"
 
 
 def _explained(plan: Mapping[str, Any]) -> str:
     return (
         f"{plan['model']}: context {plan['context']:,} tokens, {plan['sequences']} requests at once, state for "
         f"{plan['state_tokens']:,} tokens in all.\nNEEDED is the sum of the columns before it, PROCESS what Python and "
-        "torch take by themselves. FREE is what a node may use,\nits reserve left alone, and MARGIN what stays of it."
+        "torch take by themselves. FREE is what a node may use,\nits reserve left alone, and MARGIN what stays of it. "
+        "GB/S is how much\nof weights a node was measured to read in a second, or what was given."
     )

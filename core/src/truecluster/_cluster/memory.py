@@ -15,7 +15,8 @@ from truecluster.api import NodeProfile
 class NodeFacts:
     """What is known of a node. Nodes with the same ``place``, a machine and a device, share its ``free`` bytes.
 
-    ``free`` is what is free beside the node's process; ``bound`` is the most that the process may take in all.
+    ``free`` is what is free beside the node's process; ``bound`` is the most that the process may take in all;
+    ``speed`` is in bytes of weights a second.
     """
 
     id: str
@@ -23,6 +24,7 @@ class NodeFacts:
     place: object
     free: int | None
     bound: int | None = None
+    speed: float | None = None
 
 
 def profiles(nodes: Sequence[NodeFacts], room: Room, taken: dict[object, int] | None = None) -> list[NodeProfile]:
@@ -36,4 +38,4 @@ def _profile(node: NodeFacts, sharers: int, room: Room, taken: int) -> NodeProfi
     there += [] if node.bound is None else [node.bound - process_bytes(node.device)]
     there = there or ([] if room.unknown is None else [room.unknown])
     memory = max(0, min(there)) if there else None
-    return NodeProfile(id=node.id, device=node.device, memory=memory)
+    return NodeProfile(id=node.id, device=node.device, memory=memory, speed=node.speed)

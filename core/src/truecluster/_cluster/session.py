@@ -54,7 +54,7 @@ class NodeSession:
         return self.hello.selected_device
 
     def facts(self) -> NodeFacts:
-        """What is known of its memory."""
+        """What is known of its memory and its speed."""
         info = next((d for d in self.hello.devices if d.id == self.device), None)
         return NodeFacts(
             id=self.id,
@@ -62,6 +62,7 @@ class NodeSession:
             place=(self.hello.hostname, self.device),
             free=info.free if info else None,
             bound=self.hello.max_memory_bytes,
+            speed=self.hello.speed,
         )
 
     async def farewell(self) -> None:

@@ -1,4 +1,4 @@
-"""A cluster for whoever looks on, as plain data: sizes in bytes, lengths in tokens."""
+"""A cluster for whoever looks on, as plain data: sizes in bytes, lengths in tokens, speeds in bytes/s."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def node_view(session: NodeSession, spans: Mapping[str, str]) -> dict[str, Any]:
         "dtypes": [dtypes.compute.value for dtypes in session.hello.dtypes],
         "free": facts.free,
         "max_memory": facts.bound,
+        "speed": facts.speed,
         "span": spans.get(session.id),
     }
 
@@ -56,5 +57,6 @@ def read_node(view: Mapping[str, Any], wanted: DType) -> tuple[NodeFacts, DType]
         place=(view["hostname"], view["device"]),
         free=view["free"],
         bound=view["max_memory"],
+        speed=view["speed"],
     )
     return facts, wanted if wanted.value in view["dtypes"] else DType.FP32

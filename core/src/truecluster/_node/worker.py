@@ -36,6 +36,7 @@ from .attempts import Attempts
 from .devices import Devices
 from .hosting import Hosting
 from .membership import Membership, welcome
+from .speed import measured
 from .transports import Transports
 
 LOG = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class Node:
         self._device = self._devices.choose(options.device)
         self._handles = HandleCache()
         self._instance = secrets.token_bytes(16)
+        self._speed: float | None = None
 
     async def serve(self) -> None:
         """Join and work until the coordinator says goodbye. A coordinator that is away is looked for again and again.
@@ -165,12 +167,19 @@ class Node:
             devices=self._devices.found,
             selected_device=self._device.id,
             dtypes=offered(self._devices.open(self._device, None)),
+            speed=self._measured(),
             edge_host=self._options.edges.dial_host(host),
             compat={f"{kind}/{offer.spec.name}": offer.version for kind, offer in offers},
             max_memory_bytes=self._options.max_memory,
             pid=os.getpid(),
             instance=self._instance,
         )
+
+    def _measured(self) -> float | None:
+        """Once: a node that joins again has the same device."""
+        if self._speed is None:
+            self._speed = measured(self._devices.open(self._device, self._options.threads))
+        return self._speed
 
 
 @asynccontextmanager

@@ -17,7 +17,8 @@ class Share:
     """One node's share, in bytes. ``needed`` is the sum of the five before it.
 
     ``weights`` are those of blocks, ``ends`` those of embed and head; ``process`` is 0 where the device has memory of
-    its own. ``free`` is what the node may use, and ``margin`` what stays of it; both ``None`` where it isn't known.
+    its own. ``free`` is what the node may use, and ``margin`` what stays of it; ``speed`` is the bytes of weights that
+    it reads in a second; all three ``None`` where they aren't known.
     """
 
     node: str
@@ -31,6 +32,7 @@ class Share:
     needed: int
     free: int | None
     margin: int | None
+    speed: float | None
 
 
 def shares(placements: Sequence[Placement], model: ModelProfile, nodes: Sequence[NodeProfile]) -> list[Share]:
@@ -63,6 +65,7 @@ def _share(id: str, spans: Sequence[Span], model: ModelProfile, nodes: Mapping[s
         needed=needed,
         free=free,
         margin=None if free is None else free - needed,
+        speed=node.speed if node else None,
     )
 
 

@@ -57,7 +57,8 @@ class Hello:
 
     ``dtypes`` are what its selected device does at its own speed, fp32 first. ``instance`` is random and stays with a
     process: with it, a connection takes the place of an earlier one of the same node. ``node_id`` is only a wish where
-    ``any_id`` says so. ``edge_host`` is where neighbours can dial it, ``None`` where they can't.
+    ``any_id`` says so. ``edge_host`` is where neighbours can dial it, ``None`` where they can't. ``speed`` is
+    measured, in bytes of weights a second, ``None`` where it couldn't be.
     """
 
     node_id: str = attrs.field(validator=matches_re(r"[\x21-\x7e]{1,255}"))
@@ -70,6 +71,7 @@ class Hello:
     selected_device: str
     dtypes: tuple[Dtypes, ...] = attrs.field(default=(_FP32,), validator=_fp32_first)
     max_memory_bytes: int | None = attrs.field(default=None, validator=optional(gt(0)))
+    speed: float | None = attrs.field(default=None, validator=optional(gt(0)))
     edge_host: str | None = None
     compat: Mapping[str, str] = attrs.field(factory=dict)
     pid: int = _amount()

@@ -76,15 +76,18 @@ class NodeProfile:
     """A node that could host a span.
 
     ``memory`` is what its stage may take, in bytes, ``None`` if unknown, 0 for a node that can't host anything;
-    ``held`` counts, per part of the model, the bytes that its store already has; ``speed`` is relative, ``None`` if
-    unmeasured.
+    ``held`` counts, per part of the model, the bytes that its store already has.
+
+    ``speed`` is the bytes of a linear's weights that its device reads in a second, ``None`` if unknown: what a token
+    costs a node while decoding is mostly the bytes of its blocks by this. A node measures it once, when it joins, in
+    fp32, on the device and the threads that it will use.
     """
 
     id: str
     device: str
     memory: int | None = None
     held: tuple[int, ...] = ()
-    speed: float | None = None
+    speed: float | None = attrs.field(default=None, validator=attrs.validators.optional(attrs.validators.gt(0)))
 
 
 @attrs.frozen(kw_only=True)

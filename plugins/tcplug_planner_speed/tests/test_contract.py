@@ -1,0 +1,1 @@
+from tcplug_planner_speed.contract import *  # noqa: F403
