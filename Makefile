@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: env demo test lint bench check-devices
+.PHONY: env demo test coverage lint bench check-devices
 
 env: .venv/made
 
@@ -25,6 +25,12 @@ demo: env
 
 test: env
 	$(BIN)/python -m pytest
+
+# What the tests of two packages run of them, by themselves.
+coverage: env
+	$(BIN)/coverage run -m pytest core/tests/registry core/tests/api
+	$(BIN)/coverage report --include='*/truecluster/_registry/*' --fail-under=95
+	$(BIN)/coverage report --include='*/truecluster/api/*' --fail-under=95
 
 lint: env
 	$(BIN)/ruff check

@@ -22,6 +22,7 @@ Row = Callable[[Settings], Iterator[Figure]]
 ROWS: dict[str, Row] = {
     "roofline": roofline.roofline,
     "cli": cli.cli,
+    "cli-hundred": cli.cli_hundred,
     "hops": split.hops,
     "split-fp16": split.split_fp16,
     "split-int4": split.split_int4,
