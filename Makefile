@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: env demo test coverage lint bench check-devices
+.PHONY: env demo test coverage lint bench check-devices plugins-index
 
 env: .venv/made
 
@@ -36,6 +36,9 @@ lint: env
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+plugins-index: env
+	$(BIN)/python docs/write_plugins_index.py
 
 bench: env
 	$(BIN)/python bench/run.py
