@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rows import cli, kernels, memory, policies, push, roofline, split
+from rows import cli, kernels, kit, memory, policies, push, roofline, split
 from tools.figures import Figure, Settings, Skip
 
 Row = Callable[[Settings], Iterator[Figure]]
@@ -23,6 +23,7 @@ ROWS: dict[str, Row] = {
     "roofline": roofline.roofline,
     "cli": cli.cli,
     "cli-hundred": cli.cli_hundred,
+    "kit": kit.kit,
     "hops": split.hops,
     "split-fp16": split.split_fp16,
     "split-int4": split.split_int4,

@@ -14,6 +14,8 @@ from . import plugin_check, plugin_info, plugin_report
 
 app = typer.Typer(help="Show and check the installed plugins.", no_args_is_help=True, rich_markup_mode=None)
 
+NEW = [kind for kind in KINDS if kind != "format"]
+"""What packages are made of: a format comes with a recipe that uses it."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -90,7 +92,7 @@ def check(
 
 @app.command("new")
 def new(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="architecture, quantizer, transport, planner, …")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of: {', '.join(NEW)}.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="What a user will type to choose it, such as mine.")],
     into: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to write the folder tcplug_NAME.")] = Path(),
 ) -> None:

@@ -1,7 +1,7 @@
 """Templates to texts: ``templates/shared`` for every kind, then what the kind has of its own.
 
-A path below a template folder is the path below the package's, with ``_package`` for the module's name, ``_git`` for
-``.git``, and ``.j2`` at its end.
+A path below a template folder is the path below the package's, with ``.j2`` at its end and other words for some of it
+(`_path`): no wheel holds a ``tests`` folder, and build tools leave out what begins with a dot.
 """
 
 from __future__ import annotations
@@ -74,5 +74,7 @@ def _files(folder: Path) -> Iterator[str]:
 
 
 def _path(file: str, names: Names) -> PurePosixPath:
-    written = file.removesuffix(".j2").replace("_package", names.module).replace("_git", ".git")
+    written = file.removesuffix(".j2")
+    for word, meant in (("_package", names.module), ("_git", ".git"), ("_checks", "tests")):
+        written = written.replace(word, meant)
     return PurePosixPath(written)
