@@ -16,11 +16,13 @@ from truecluster.api import (
     EdgeTimeout,
     EdgeTransport,
     HandshakeError,
+    TransportError,
 )
 
 from .channel import Channel, Side
 from .edge import MemoryEdge
-from .proof import prove_both
+from .ports import check_port
+from .proof import Proof
 
 _MARKS: dict[EdgeRole, bytes] = {"producer": b"memory P", "consumer": b"memory C"}
 _SIDES: dict[EdgeRole, Side] = {"producer": Side.PRODUCER, "consumer": Side.CONSUMER}
@@ -40,9 +42,11 @@ class MemoryEdges(EdgeTransport):
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._offers: dict[bytes, _Offer] = {}
+        self._proofs: set[Proof] = set()
         self._closed = False
 
     def offer(self, terms: EdgeTerms, role: EdgeRole = "consumer") -> bytes:
+        check_port(terms.host, terms.port)
         ticket = _MARKS[role] + secrets.token_bytes(32)
         with self._changed:
             self._check(terms)
@@ -67,11 +71,13 @@ class MemoryEdges(EdgeTransport):
                     offer.channel.leave(Side.CONSUMER)
                     offer.channel.leave(Side.PRODUCER)
             self._offers.clear()
+            for proof in self._proofs:
+                proof.end()
             self._changed.notify_all()
 
     def _enter(self, terms: EdgeTerms, ticket: bytes) -> Channel:
         offer = self._find(terms, ticket)
-        prove_both(terms, offer.terms)
+        self._prove(terms, Proof(terms, offer.terms))
         with self._changed:
             self._check(terms)
             if offer.channel is not None or self._offers.get(ticket) is not offer:
@@ -79,6 +85,19 @@ class MemoryEdges(EdgeTransport):
             offer.channel = Channel(terms.edge, terms.timeout)
             self._changed.notify_all()
             return offer.channel
+
+    def _prove(self, terms: EdgeTerms, proof: Proof) -> None:
+        with self._changed:
+            self._check(terms)
+            self._proofs.add(proof)
+        try:
+            proof.run()
+        except TransportError:
+            self._check(terms)
+            raise
+        finally:
+            with self._changed:
+                self._proofs.discard(proof)
 
     def _await(self, terms: EdgeTerms, ticket: bytes) -> Channel:
         offer = self._find(terms, ticket)

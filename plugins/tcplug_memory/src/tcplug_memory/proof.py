@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 from truecluster.api import EdgeEnded, EdgeTerms, EdgeTimeout, TransportError
 
@@ -41,27 +40,37 @@ class Wire:
             return data
 
 
-def prove_both(dialler: EdgeTerms, listener: EdgeTerms) -> None:
-    """Let the two prove their keys to each other. Raises what fails at either of them."""
-    timeout = min(_PROOF_S, dialler.open_timeout)
-    there, back = Wire(timeout), Wire(timeout)
-    failures: list[TransportError] = []
+class Proof:
+    """Lets two prove their keys to each other."""
 
-    def listen() -> None:
-        _conversation(lambda: listener.prove(there.read, back.write, False), back, failures)
+    def __init__(self, dialler: EdgeTerms, listener: EdgeTerms) -> None:
+        timeout = min(_PROOF_S, dialler.open_timeout)
+        self._dialler = dialler
+        self._listener = listener
+        self._there, self._back = Wire(2 * timeout), Wire(timeout)  # so that it is the dialler who gives up
 
-    thread = threading.Thread(target=listen, name="memory-edge-proof", daemon=True)
-    thread.start()
-    _conversation(lambda: dialler.prove(back.read, there.write, True), there, failures)
-    thread.join()
-    if failures:
-        raise failures[-1]
+    def run(self) -> None:
+        """Raises what fails at the dialler, else what fails at the listener."""
+        refused: list[TransportError] = []
+        thread = threading.Thread(target=self._listen, args=(refused,), name="memory-edge-proof", daemon=True)
+        thread.start()
+        try:
+            self._dialler.prove(self._back.read, self._there.write, True)
+        finally:
+            self._there.end()
+            thread.join()
+        if refused:
+            raise refused[0]
 
+    def end(self) -> None:
+        """From any thread: nobody waits for the other any more."""
+        self._there.end()
+        self._back.end()
 
-def _conversation(prove: Callable[[], None], outgoing: Wire, failures: list[TransportError]) -> None:
-    try:
-        prove()
-    except TransportError as error:
-        failures.append(error)
-    finally:
-        outgoing.end()
+    def _listen(self, refused: list[TransportError]) -> None:
+        try:
+            self._listener.prove(self._there.read, self._back.write, False)
+        except TransportError as error:
+            refused.append(error)
+        finally:
+            self._back.end()

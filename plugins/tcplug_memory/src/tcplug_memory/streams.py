@@ -13,6 +13,7 @@ from anyio.abc import ByteStream, Listener, TaskGroup
 from truecluster.api import AddressError, StreamTransport
 
 from .pipe import Bell, Pipe
+from .ports import check_port
 
 _BACKLOG = 128
 
@@ -24,8 +25,7 @@ class MemoryStreams(StreamTransport):
         self._listeners: dict[tuple[str, int], MemoryListener] = {}
 
     async def listen(self, host: str, port: int) -> MemoryListener:
-        if not 0 <= port <= 65535:
-            raise AddressError(f"port {port} of {host!r} does not exist; ports go from 0 to 65535")
+        check_port(host, port)
         if not port:
             port = next(free for free in count(1) if (host, free) not in self._listeners)
         if (host, port) in self._listeners:
