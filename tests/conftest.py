@@ -16,6 +16,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # idle pools of several process
 from commands import Commands, Ended, Served
 from goldens import real_model
 from tiny_checkpoints import write_tiny
+from wheels import built, installed
 
 
 @pytest.fixture
@@ -63,6 +64,18 @@ def served(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Iterator[Ser
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random Qwen2 model of four layers as a Hugging Face folder."""
     return write_tiny(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """One of every package of the workspace."""
+    return built(tmp_path_factory.mktemp("wheels"))
+
+
+@pytest.fixture(scope="session")
+def environment(wheels: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The commands of a virtual environment of the wheels, with nothing of the source tree on its path."""
+    return installed(wheels, tmp_path_factory.mktemp("environment"))
 
 
 @pytest.fixture(scope="session")

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
-import sysconfig
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[1]
-MANIFESTS = [
-    *ROOT.glob("core/pyproject.toml"),
-    *ROOT.glob("tcplug_*/pyproject.toml"),
-    *ROOT.glob("plugins/*/pyproject.toml"),
-]
-LEFT_BEHIND = shutil.ignore_patterns("build", "dist", "tests", "*.egg-info", "__pycache__", "*.so", "*.dylib")
+from wheels import MANIFESTS, run
 
 pytestmark = pytest.mark.timeout(600)  # a dozen wheels are built, one of them from C, maybe on busy cores
 
@@ -31,37 +21,6 @@ for kind in KINDS:
         print(kind, offer.spec.name, kind == "quantizer" or registry.resolve(kind, offer.spec.name).__module__)
 print("unavailable", dict(registry.kernels().unavailable))
 """
-
-
-def run(*command: str | Path) -> str:
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300, cwd="/")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Built from copies, so that neither what an earlier build left nor the build itself touches the tree."""
-    sources, out = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("wheels")
-    projects = [manifest.parent for manifest in MANIFESTS]
-    copies = [shutil.copytree(project, sources / project.name, ignore=LEFT_BEHIND) for project in projects]
-    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", out, *copies)
-    return sorted(out.glob("*.whl"))
-
-
-@pytest.fixture(scope="module")
-def environment(wheels: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment of the wheels, which finds their dependencies where the tests do.
-
-    The editable installations there are ``.pth`` files, which count only in an environment's own folder.
-    """
-    home = tmp_path_factory.mktemp("environment")
-    venv.create(home, with_pip=False)
-    folder = Path(sysconfig.get_path("purelib", vars={"base": str(home), "platbase": str(home)}))
-    (folder / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    pip = [sys.executable, "-m", "pip", "--python", home / "bin" / "python"]
-    run(*pip, "install", "--no-deps", "--no-index", "--no-compile", *wheels)
-    return home / "bin"
 
 
 def test_there_is_a_wheel_of_every_package_and_it_says_that_it_is_typed(wheels: list[Path]) -> None:
