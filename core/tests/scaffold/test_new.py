@@ -132,11 +132,13 @@ def test_the_name_of_an_installed_distribution_is_taken(tmp_path: Path, registry
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: TCPLUG.old\nVersion: 2.0\n")
     (site / "tcplug_stray.py").touch()
+    (site / "tcplug_folder").mkdir()
     monkeypatch.syspath_prepend(site)
     with pytest.raises(PluginError, match=r"TCPLUG\.old 2\.0 is installed already; .* pip uninstall TCPLUG\.old"):
         create("planner", "old", tmp_path, registry)
     with pytest.raises(PluginError, match="a module tcplug_stray already"):
         create("planner", "stray", tmp_path, registry)
+    assert create("planner", "folder", tmp_path, registry).files
 
 
 def test_an_unknown_kind_is_answered_with_those_there_are(tmp_path: Path, registry: Registry):

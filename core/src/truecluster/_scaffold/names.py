@@ -88,5 +88,6 @@ def _refuse_installed(names: Names) -> None:
             raise PluginError(
                 f"{found} {distribution.version} is installed already; take another name, or pip uninstall {found}"
             )
-    if find_spec(names.module) is not None:
+    module = find_spec(names.module)
+    if module is not None and module.origin is not None:  # a folder of that name that is no package has none
         raise PluginError(f"Python finds a module {names.module} already; take another name")
