@@ -14,6 +14,7 @@ from doubles import Double
 from tiny_models import TinyDecoder
 
 from truecluster import api, nn
+from truecluster.testing._oracle import library
 from truecluster.testing.architecture import FEATURES, ArchitectureContract, Variant
 
 SUITE = ArchitectureContract
@@ -286,6 +287,12 @@ class Swapped(Right):
     dialects = (FROM_LLAMA, swapped)
 
 
+class KeyForgotten(Right):
+    """Takes the usual base whatever a GGUF says."""
+
+    dialects = (FROM_LLAMA, attrs.evolve(FROM_GGUF, keys=without(FROM_GGUF.keys, "llama.rope.freq_base")))
+
+
 class OneCount(Right):
     """Takes the keys of a GGUF for rows of as many heads as there are queries."""
 
@@ -338,6 +345,9 @@ DOUBLES = {
     "test_gguf_holds_the_same_slots": Double(
         suite(Swapped), r"block\.0\.gate as from huggingface\n.*\ntensor: blk\.0\.ffn_up\.weight"
     ),
+    "test_gguf_keys_say_the_same_config": Double(
+        suite(KeyForgotten), r"expected: rope = Rotary\(dim=8, theta=77.0.*\ncame: Rotary\(dim=8, theta=10000\.0"
+    ),
     "test_a_missing_field_is_named": Double(suite(Guessing), r"came: nothing was raised\nwithout: num_attention_heads"),
     "test_a_field_of_a_wrong_kind_is_named": Double(suite(Lenient), r"came: nothing was raised\nvocab_size: True"),
     "test_whatever_a_field_holds_is_read_or_refused": Double(
@@ -389,3 +399,8 @@ class SuiteOfUnknown(_Suite):
 def test_a_model_type_without_a_dialect_is_said_to_be_missing(verdict):
     said = set(verdict(SuiteOfUnknown).values())
     assert all("must give model_type: of a huggingface dialect that the architecture has: llama" in one for one in said)
+
+
+def test_a_library_that_only_checking_needs_is_asked_for_by_name():
+    with pytest.raises(ModuleNotFoundError, match="comparing needs no_such_library: run python -m pip install no_such"):
+        library("no_such_library", "comparing")

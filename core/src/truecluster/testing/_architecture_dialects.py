@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import torch
 
 from truecluster.api import AddConstant, Architecture, Dialect, RotaryRows
 
-from ._architecture import ArchitectureSuite, Model
+from ._architecture import ArchitectureSuite, Model, Variant
 from ._network import all_slots, bound, source
 from ._oracle import library
 from ._rules import require
+
+UNUSUAL = {
+    "rms_norm_eps": 1e-3,
+    "eos_token_id": 3,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 77.0},
+}
+"""Where a key that is passed over would show."""
 
 
 class DialectRules(ArchitectureSuite):
@@ -41,6 +49,41 @@ class DialectRules(ArchitectureSuite):
                     _, name = source(dialect, key)
                     same = torch.equal(tensor, model.weights[key])
                     require(same, f"{key} as from {model.dialect.container}", "other values", tensor=name)
+
+    def test_gguf_keys_say_the_same_config(self, architecture: Architecture) -> None:
+        """A GGUF dialect reads the other dialect's config from the keys that llama.cpp's converter writes."""
+        model = self.model(architecture, Variant(self.known(self.dialect(architecture).model_type, UNUSUAL)))
+        for dialect in architecture.dialects:
+            if (dialect.container, dialect.model_type) != ("gguf", model.dialect.model_type):
+                continue
+            keys = converter_keys(model, dialect.model_type)
+            read = {dialect.keys[key]: value for key, value in keys.items() if key in dialect.keys}
+            config = architecture.config({**dialect.defaults, **read})
+            for name, value in attrs.asdict(model.config, recurse=False).items():
+                require(getattr(config, name) == value, f"{name} = {value!r}", getattr(config, name), keys=keys)
+
+
+def converter_keys(model: Model, family: str) -> dict[str, Any]:
+    """The keys of the example that the GGUF specification knows, and two that a checkpoint adds of what it holds."""
+    keys, raw = library("gguf", "comparing a GGUF dialect with llama.cpp's keys").Keys, model.raw
+    heads = raw["num_attention_heads"]
+    head_dim = raw.get("head_dim", raw["hidden_size"] // heads)
+    found = {
+        keys.LLM.BLOCK_COUNT: raw["num_hidden_layers"],
+        keys.LLM.CONTEXT_LENGTH: raw["max_position_embeddings"],
+        keys.LLM.EMBEDDING_LENGTH: raw["hidden_size"],
+        keys.LLM.FEED_FORWARD_LENGTH: raw["intermediate_size"],
+        keys.Attention.HEAD_COUNT: heads,
+        keys.Attention.HEAD_COUNT_KV: raw.get("num_key_value_heads", heads),
+        keys.Attention.KEY_LENGTH: head_dim,
+        keys.Attention.LAYERNORM_RMS_EPS: raw["rms_norm_eps"],
+        keys.Rope.DIMENSION_COUNT: head_dim,
+        keys.Rope.FREQ_BASE: raw["rope_parameters"]["rope_theta"],
+        keys.Tokenizer.EOS_ID: raw["eos_token_id"],
+        "tokenizer.ggml.tokens.count": raw["vocab_size"],
+        "tensors.dtype": "float32",
+    }
+    return {key.format(arch=family): value for key, value in found.items()}
 
 
 def converter_names(dialect: Dialect, layers: int) -> Any:
