@@ -41,11 +41,6 @@ def test_any_shape_is_held(format, shape):
     assert torch.equal(format.unpack(packed), weight)
 
 
-def test_a_vector_gives_its_elements():
-    packed = Fp32().pack(torch.tensor([1.0, 2.0, 3.0]))
-    assert Fp32().unpack(Fp32().take(packed, torch.tensor([2, 0]))).tolist() == [3.0, 1.0]
-
-
 def test_an_int_names_one_row():
     packed = Bf16().pack(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     assert Bf16().rows(packed, 1).tolist() == [[3.0, 4.0]]

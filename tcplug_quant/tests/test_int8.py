@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tcplug_quant.int8 import Int8
 
-from truecluster.api import PluginError
+from truecluster.api import CheckpointError, PluginError
 
 
 def test_bytes_by_hand():
@@ -38,3 +38,11 @@ def test_a_vector_is_refused():
 def test_an_int_names_one_row():
     packed = Int8().pack(torch.tensor([[127.0, 0.0], [0.0, -127.0]]))
     assert Int8().rows(packed, 1).tolist() == [[0.0, -127.0]]
+
+
+def test_what_would_come_back_infinite_is_refused():
+    """fp32 ends at 3.4028e38; 127 times a scale that was rounded up would lie beyond."""
+    largest = torch.finfo(torch.float32).max
+    with pytest.raises(CheckpointError, match=r"1 of 2 values are too large for int8 \(largest 3\.40282e\+38\).*fp32"):
+        Int8().pack(torch.tensor([[1.0, -largest]]))
+    assert Int8().unpack(Int8().pack(torch.tensor([[3.39e38]]))).isfinite().all()

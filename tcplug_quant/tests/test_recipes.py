@@ -1,16 +1,13 @@
-"""The offers: names, the contract of recipes, and what the default is."""
+"""The offers: names, and what the default is."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from types import MappingProxyType
 
-import pytest
 from tcplug_quant.plugin import truecluster_quantizers
 
 from truecluster.api import FormatSpec, QuantizerSpec
-from truecluster.testing.quantizer import QuantizerContract
 
 RECIPES = {offer.name: offer for offer in truecluster_quantizers() if isinstance(offer, QuantizerSpec)}
 FORMATS = {offer.name: offer for offer in truecluster_quantizers() if isinstance(offer, FormatSpec)}
@@ -29,14 +26,6 @@ def test_the_default_int4_is_what_smollm2_needs():
         "norm": "keep",
         "bias": "keep",
     }
-
-
-class TestRecipes(QuantizerContract):
-    members = MappingProxyType({"int4.*": ["int4.g128", "int4.g32.asym", "int4.g64.sym"]})
-
-    @pytest.fixture
-    def offers(self):
-        return list(truecluster_quantizers())
 
 
 def test_declaring_imports_no_torch():

@@ -1,13 +1,16 @@
-"""The suite of formats catches formats that are wrong."""
+"""Formats that are wrong in one way each, for the suite of formats."""
 
 from __future__ import annotations
 
+import itertools
 import struct
 
 import pytest
 import torch
+from doubles import Double
 
-from truecluster.api import CheckpointError, Packed, PluginError, WeightFormat
+from truecluster.api import CannotPack, CheckpointError, FormatSpec, Packed, PluginError, WeightFormat
+from truecluster.testing._contract import Installed
 from truecluster.testing.format import FormatContract
 
 
@@ -18,112 +21,350 @@ class Half(WeightFormat):
 
     @classmethod
     def from_id(cls, id):
-        if id != cls.id:
-            raise PluginError(f"only {cls.id}")
+        if id != "half":
+            raise PluginError("the only member is half")
         return cls()
 
     def wire_bytes(self, shape):
         return 2 * torch.Size(shape).numel()
 
     def rows(self, packed, index):
-        raw = packed.data.clone().view(torch.float16).view(packed.shape).float()
-        return raw if len(packed.shape) == 1 else raw[index]
+        values = self.elements(self.checked(packed)).view(packed.shape)
+        return values if len(packed.shape) == 1 else values[index]
+
+    def elements(self, data):
+        return data.clone().view(torch.float16).float()
 
     def take(self, packed, index):
-        rows = packed.data.view(packed.shape[0], -1)[index]
-        return Packed(self.id, (len(index), *packed.shape[1:]), rows.flatten())
+        rows = self.checked(packed).view(packed.shape[0], -1) if packed.shape[0] else packed.data.view(0, 1)
+        return Packed(self.id, (len(index), *packed.shape[1:]), rows[index].flatten())
 
     def pack(self, weight, stats=None):
-        if not weight.isfinite().all():
-            raise CheckpointError("not finite")
+        self.refuse(weight)
         return Packed(self.id, tuple(weight.shape), weight.half().flatten().view(torch.uint8))
 
+    def refuse(self, weight):
+        if not (weight.isfinite() & (weight.abs() < 65520)).all():
+            raise CheckpointError("fp16 ends at 65504")
 
-class Forgetful(Half):
+
+class HalfOfPairs(Half):
+    """A right one: matrices of even width."""
+
+    def wire_bytes(self, shape):
+        if len(shape) == 1 or shape[1] % 2:
+            raise PluginError(f"only matrices of even width are held, not {shape}")
+        return super().wire_bytes(shape)
+
+    def pack(self, weight, stats=None):
+        self.wire_bytes(tuple(weight.shape))
+        return super().pack(weight)
+
+
+class ReadOnly(HalfOfPairs):
+    """A right one that never packs."""
+
+    def pack(self, weight, stats=None):
+        raise CannotPack("read only")
+
+
+class Renamed(Half):
+    """Its other name leads to the first one."""
+
+    def __init__(self, id):
+        self.id = id
+
+    @classmethod
+    def from_id(cls, id):
+        if id not in ("half", "half.le"):
+            raise PluginError("members are half and half.le")
+        return cls("half.le" if id == "half" else "half")
+
+
+class Agreeable(Half):
+    """Has every member."""
+
+    @classmethod
+    def from_id(cls, id):
+        return cls()
+
+
+class OneRowAtLeast(Half):
+    """Promises a row where there is none."""
+
+    def wire_bytes(self, shape):
+        return super().wire_bytes((max(1, shape[0]), *shape[1:]))
+
+    def checked(self, packed):
+        return Half().checked(packed)
+
+
+class Narrow(Half):
+    """Counts in 32 bits."""
+
+    def wire_bytes(self, shape):
+        return super().wire_bytes(shape) & 0x7FFFFFFF
+
+
+class Saturating(Half):
+    """Cuts outliers off."""
+
+    def pack(self, weight, stats=None):
+        self.refuse(weight)
+        return super().pack(weight.clamp(-1000, 1000))
+
+
+class Glancing(Half):
+    """Looks for values that are no numbers in the first row."""
+
+    def refuse(self, weight):
+        super().refuse(weight[:1])
+        super().refuse(weight.nan_to_num(0, float("inf"), float("-inf")))
+
+
+class BigEndian(Half):
+    """Packing and reading agree with each other, and not with what is written down."""
+
+    def elements(self, data):
+        return super().elements(data.view(-1, 2).flip(1).flatten())
+
+    def pack(self, weight, stats=None):
+        packed = super().pack(weight)
+        return Packed(self.id, packed.shape, packed.data.view(-1, 2).flip(1).flatten())
+
+
+class OffByOne(Half):
+    """A slice that begins later is a row late."""
+
+    def rows(self, packed, index):
+        late = isinstance(index, slice) and index.start and len(packed.shape) > 1
+        return super().rows(packed, slice(None)).roll(1, 0)[index] if late else super().rows(packed, index)
+
+
+class Sorting(Half):
     """Takes rows in their old order."""
 
     def take(self, packed, index):
         return super().take(packed, index.sort().values)
 
 
-class Padded(Half):
-    """Says a byte more than it packs."""
-
-    def wire_bytes(self, shape):
-        return super().wire_bytes(shape) + 1
-
-
-class Silent(Half):
-    """Packs infinities."""
+class Dithering(Half):
+    """Rounds every other row down."""
 
     def pack(self, weight, stats=None):
-        return Packed(self.id, tuple(weight.shape), weight.half().flatten().view(torch.uint8))
+        weight = weight.float().clone()
+        if weight.ndim > 1:
+            weight[1::2] *= 1 - 2**-8
+        return super().pack(weight)
 
 
-class Negated(Half):
-    """Pack and rows agree with each other, and with nobody else."""
+class Strideless(Half):
+    """Takes memory for rows, whatever the strides."""
 
     def pack(self, weight, stats=None):
-        return super().pack(-weight)
+        strides = (weight.shape[1], 1) if weight.ndim > 1 else (1,)
+        return super().pack(weight.as_strided(weight.shape, strides))
 
-    def rows(self, packed, index):
-        return -super().rows(packed, index)
+
+class Spoiling(Half):
+    """Uses its input as scratch memory."""
+
+    def pack(self, weight, stats=None):
+        packed = super().pack(weight.clone())
+        weight.zero_()
+        return packed
+
+
+class Remembering(Half):
+    """Keeps a part of what reading needs to itself."""
+
+    number = itertools.count(1)
+
+    def __init__(self):
+        self.key = next(self.number) % 127 + 1
+
+    def elements(self, data):
+        return super().elements(data ^ self.key)
+
+    def pack(self, weight, stats=None):
+        packed = super().pack(weight)
+        return Packed(self.id, packed.shape, packed.data ^ self.key)
+
+
+class Aligned(Half):
+    """Believes that bytes begin where elements may."""
+
+    def elements(self, data):
+        return data.view(torch.float16).float()
+
+
+class Trusting(Half):
+    """Reads what it needs, whatever comes."""
+
+    def checked(self, packed):
+        needed = self.wire_bytes(packed.shape)
+        return torch.cat([packed.data, packed.data.new_zeros(needed)])[:needed].clone()
+
+
+class Reluctant(ReadOnly):
+    """Says in its own words that it can't pack."""
+
+    def pack(self, weight, stats=None):
+        self.wire_bytes(tuple(weight.shape))
+        raise NotImplementedError("one day")
+
+
+class Homebound(Half):
+    """Has a table that stays in the processor's memory."""
+
+    def elements(self, data):
+        values = super().elements(data)
+        return values * torch.ones(values.shape)
 
 
 class _Suite(FormatContract):
     made: type[WeightFormat] = Half
 
     @pytest.fixture
-    def format(self):
-        return self.made()
+    def installed(self):
+        return Installed(FormatSpec(name="half", target=f"{__name__}:Half", summary="fp16."), self.made)
+
+
+class _Documented(_Suite):
+    """With a reader of its own."""
 
     def oracle(self, packed):
-        return torch.tensor(struct.unpack(f"<{packed.data.numel() // 2}e", bytes(packed.data.tolist()))).view(
-            packed.shape
-        )
+        elements = struct.unpack(f"<{packed.data.numel() // 2}e", bytes(packed.data.tolist()))
+        return torch.tensor(elements).view(packed.shape)
 
 
-class SuiteOfHalf(_Suite):
-    pass
+class _Pairs(_Documented):
+    made, vectors, multiple = HalfOfPairs, False, 2
 
 
-class SuiteOfForgetful(_Suite):
-    made = Forgetful
+class _ReadOnly(_Pairs):
+    made, packs = ReadOnly, False
+
+    def sample(self, format, shape):
+        return HalfOfPairs().pack(torch.arange(float(torch.Size(shape).numel())).view(shape))
 
 
-class SuiteOfPadded(_Suite):
-    made = Padded
+def suite(made: type[WeightFormat], base: type[FormatContract] = _Suite) -> type:
+    """The suite over a double; collected by its name from this module."""
+    name = f"SuiteOf{made.__name__}"
+    globals()[name] = type(name, (base,), {"made": made, "__module__": __name__})
+    return globals()[name]
 
 
-class SuiteOfSilent(_Suite):
-    made = Silent
+class SuiteOfHalfWithVectors(_Pairs):
+    """Declares absent what is there."""
+
+    made = Half
 
 
-class SuiteOfNegated(_Suite):
-    made = Negated
+class SuiteWithoutSample(FormatContract):
+    packs = False
+
+    @pytest.fixture
+    def format(self):
+        return ReadOnly()
 
 
-class SuiteWithoutFormat(FormatContract):
-    pass
+SUITE = FormatContract
+RIGHT = [suite(Half, _Documented), suite(HalfOfPairs, _Pairs), suite(ReadOnly, _ReadOnly)]
+DOUBLES = {
+    "test_the_id_names_the_member": Double(suite(Renamed), r"from_id\('half\.le'\) gives 'half\.le'\ncame: half"),
+    "test_an_unknown_member_is_refused": Double(suite(Agreeable), "PluginError.*'half'\ncame: nothing was raised"),
+    "test_bytes_are_as_many_as_promised": Double(
+        suite(OneRowAtLeast), r"2 bytes, as wire_bytes says\ncame: 0 bytes\nweights: Weights\(rows=0, columns=1,"
+    ),
+    "test_bytes_of_large_matrices_are_counted": Double(suite(Narrow), r"whole numbers above 0.*\ncame: \[0, 0, 32768"),
+    "test_packing_keeps_the_weights": Double(suite(Saturating), r"came: -?1000 instead of -?10000 in row 0, column 0"),
+    "test_values_that_are_not_finite_are_refused": Double(
+        suite(Glancing), r"CheckpointError\ncame: nothing was raised\nweights: Weights\(rows=2, columns=1.*\nvalue: nan"
+    ),
+    "test_unpacking_equals_the_oracle": Double(suite(BigEndian, _Documented), r"what oracle\(packed\) gives\ncame: "),
+    "test_rows_are_those_of_the_whole": Double(suite(OffByOne), r"rows=2, columns=1.*\nindex: slice\(1, "),
+    "test_taken_rows_are_moved_bit_for_bit": Double(suite(Sorting), r"the rows' values\n.*\n.*\nindex: tensor\(\[1, 0"),
+    "test_a_row_is_packed_by_itself": Double(suite(Dithering), r"the bytes that the rows have among the others"),
+    "test_the_same_values_give_the_same_bytes": Double(suite(Strideless), "the same bytes when part of a wider tensor"),
+    "test_packing_leaves_its_input": Double(suite(Spoiling), r"the input as it was\ncame: 0\.0 instead of"),
+    "test_bytes_are_read_by_another_process": Double(suite(Remembering), r"what was packed\ncame: .* instead of"),
+    "test_bytes_of_a_mapped_file_are_read_anywhere": Double(suite(Aligned), "storage_offset"),
+    "test_bytes_of_a_wrong_length_are_refused": Double(
+        suite(Trusting), r"CheckpointError whose message matches '1'\ncame: nothing was raised"
+    ),
+    "test_shapes_that_it_can_not_hold_are_refused": Double(
+        SuiteOfHalfWithVectors, r"PluginError\ncame: nothing was raised\nshape: \(1,\)"
+    ),
+    "test_packing_is_refused_where_it_is_only_read": Double(
+        suite(Reluctant, _ReadOnly), r"CannotPack\ncame: NotImplementedError\('one day'\)"
+    ),
+    "test_rows_stay_on_the_device_of_the_bytes": Double(suite(Homebound), "device"),
+}
 
 
-def test_a_right_format_passes(failures):
-    assert failures(SuiteOfHalf) == set()
+class Padded(Half):
+    """Packs a byte more than it says."""
+
+    def pack(self, weight, stats=None):
+        packed = super().pack(weight)
+        return Packed(self.id, packed.shape, torch.cat([packed.data, torch.zeros(1, dtype=torch.uint8)]))
+
+
+class NeighboursScale(Half):
+    """Each row's scale is that of the row before."""
+
+    def pack(self, weight, stats=None):
+        largest = weight.float().abs().reshape(-1, weight.shape[-1]).amax(1, keepdim=True)
+        grid = largest.roll(1, 0).clamp(min=1e-4) / 127
+        codes = (weight.float().view(-1, weight.shape[-1]) / grid).round().clamp(-127, 127)
+        return super().pack((codes * grid).view(weight.shape))
+
+
+class Overlooking(Half):
+    """Reads what it needs of longer bytes."""
+
+    def checked(self, packed):
+        return super().checked(Packed(self.id, packed.shape, packed.data[: self.wire_bytes(packed.shape)]))
+
+
+class Counting(Half):
+    """Writes down how often it was used."""
+
+    number = itertools.count()
+
+    def pack(self, weight, stats=None):
+        packed = super().pack(weight)
+        data = packed.data.clone()
+        data[:1] = next(self.number) % 251
+        return Packed(self.id, packed.shape, data)
+
+
+class Scribbling(Half):
+    """Decodes in place."""
+
+    def rows(self, packed, index):
+        rows = super().rows(packed, index)
+        packed.data.fill_(1)
+        return rows
 
 
 @pytest.mark.parametrize(
-    ("suite", "caught"),
+    ("wrong", "caught"),
     [
-        (SuiteOfForgetful, "test_taken_rows_keep_their_values"),
-        (SuiteOfPadded, "test_packed_bytes_are_flat_and_as_many_as_promised"),
-        (SuiteOfSilent, "test_values_that_are_not_finite_are_refused"),
-        (SuiteOfNegated, "test_unpacking_equals_the_oracle"),
+        (suite(Padded), "test_bytes_are_as_many_as_promised"),
+        (suite(NeighboursScale), "test_packing_keeps_the_weights"),
+        (suite(NeighboursScale), "test_a_row_is_packed_by_itself"),
+        (suite(Overlooking), "test_bytes_of_a_wrong_length_are_refused"),
+        (suite(Counting), "test_the_same_values_give_the_same_bytes"),
+        (suite(Scribbling), "test_bytes_of_a_mapped_file_are_read_anywhere"),
     ],
 )
-def test_a_wrong_format_is_caught(failures, suite, caught):
-    assert caught in failures(suite)
+def test_these_are_caught_too(failures, wrong, caught):
+    assert caught in failures(wrong, caught)
 
 
-def test_a_suite_without_its_fixture_says_what_to_give(failures, capsys):
-    assert "test_the_id_names_the_member" in failures(SuiteWithoutFormat)
-    assert "SuiteWithoutFormat must give the fixture 'format'" in capsys.readouterr().out
+def test_a_format_that_is_only_read_needs_a_sample(verdict):
+    name = "test_bytes_are_as_many_as_promised"
+    assert "SuiteWithoutSample must give sample(format, shape)" in verdict(SuiteWithoutSample, name)[name]

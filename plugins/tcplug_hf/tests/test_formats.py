@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from safetensors.torch import save_file
-from tcplug_hf.formats import DTYPES, SafetensorsFormat
+from tcplug_hf.format_contract import TestSafetensorsFormats  # noqa: F401
+from tcplug_hf.formats import SafetensorsFormat
 from tcplug_hf.source import HfSource
 
-from truecluster.api import CheckpointError, OpenOptions, Packed, PluginError
-from truecluster.testing.format import FormatContract
+from truecluster.api import CheckpointError, OpenOptions, PluginError
 
 READ = {
     **{"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16},
@@ -22,23 +20,6 @@ REFUSED = {
     **{"U16": torch.uint16, "U32": torch.uint32, "U64": torch.uint64, "BOOL": torch.bool, "C64": torch.complex64},
     **{"F8_E4M3FNUZ": torch.float8_e4m3fnuz, "F8_E5M2FNUZ": torch.float8_e5m2fnuz},
 }
-
-
-class TestSafetensorsFormat(FormatContract):
-    packs = False
-
-    @pytest.fixture(params=DTYPES)
-    def format(self, request):
-        return SafetensorsFormat(request.param)
-
-    def sample(self, format, shape):
-        random = torch.Generator().manual_seed(math.prod(shape))
-        values = torch.randn(shape, generator=random, dtype=torch.float64)
-        data = values.to(DTYPES[format.id.partition(".")[2]]).flatten().view(torch.uint8)
-        return Packed(format.id, shape, data)
-
-    def oracle(self, packed):
-        return packed.data.clone().view(DTYPES[packed.format.partition(".")[2]]).view(packed.shape).float()
 
 
 def opened(path):

@@ -25,7 +25,7 @@ def refuse_unholdable(weight: torch.Tensor, limit: float, format: str) -> None:
         beyond = int((weight.abs() >= limit).sum())
         raise CheckpointError(
             f"{beyond} of {weight.numel()} values are too large for {format} (largest {largest:.6g}); "
-            "choose a recipe with a wider range, such as bf16 or int8"
+            "choose a recipe with a wider range, such as bf16 or fp32"
         )
 
 

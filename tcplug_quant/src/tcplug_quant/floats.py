@@ -34,14 +34,13 @@ class FloatFormat(WeightFormat):
     def rows(self, packed: Packed, index: torch.Tensor | slice | int) -> torch.Tensor:
         """As the base; an int names one row, ``[1, in]``; fp32 rows may share memory with the packed bytes."""
         if len(packed.shape) < 2:
-            return self._typed(packed.data).view(packed.shape).float()
+            return self._typed(self.checked(packed)).view(packed.shape).float()
         at = [index] if isinstance(index, int) else index
         raw = self._raw_rows(packed)[at]
         return self._typed(raw.flatten()).view(raw.shape[0], *packed.shape[1:]).float()
 
     def take(self, packed: Packed, index: torch.Tensor) -> Packed:
-        """As the base; of a vector, the elements named by ``index``."""
-        raw = packed.data.view(-1, self.dtype.itemsize) if len(packed.shape) == 1 else self._raw_rows(packed)
+        raw = self._raw_rows(packed)
         taken = raw.index_select(0, index.to(raw.device))
         return Packed(self.id, (len(index), *packed.shape[1:]), taken.flatten())
 
@@ -51,7 +50,7 @@ class FloatFormat(WeightFormat):
         return Packed(self.id, tuple(weight.shape), data)
 
     def _raw_rows(self, packed: Packed) -> torch.Tensor:
-        return packed.data.view(packed.shape[0], math.prod(packed.shape[1:]) * self.dtype.itemsize)
+        return self.checked(packed).view(packed.shape[0], math.prod(packed.shape[1:]) * self.dtype.itemsize)
 
     def _typed(self, raw: torch.Tensor) -> torch.Tensor:
         """Flat bytes as elements; copied only where a mapped file has them unaligned."""

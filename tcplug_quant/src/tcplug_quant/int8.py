@@ -14,9 +14,9 @@ from .sectioned import SectionedFormat
 
 
 class Int8(SectionedFormat):
-    """A row of zeros has scale 0."""
+    """A row of zeros has scale 0. From 3.4e38 on, 127 times the rounded scale may be infinite."""
 
-    id = "int8"
+    id, limit = "int8", 3.4e38
 
     @classmethod
     def from_id(cls, id: str) -> Int8:

@@ -35,10 +35,10 @@ class SectionedFormat(WeightFormat):
 
     def rows(self, packed: Packed, index: torch.Tensor | slice | int) -> torch.Tensor:
         """As the base; an int names one row, ``[1, in]``."""
-        return self.decode(pick(packed.data, self.sections(packed.shape), index), packed.shape[-1])
+        return self.decode(pick(self.checked(packed), self.sections(packed.shape), index), packed.shape[-1])
 
     def take(self, packed: Packed, index: torch.Tensor) -> Packed:
-        data = take(packed.data, self.sections(packed.shape), index)
+        data = take(self.checked(packed), self.sections(packed.shape), index)
         return Packed(self.id, (len(index), *packed.shape[1:]), data)
 
     def pack(self, weight: torch.Tensor, stats: object = None) -> Packed:

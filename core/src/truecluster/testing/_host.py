@@ -55,7 +55,7 @@ class Plain(WeightFormat):
         return 4 * math.prod(shape)
 
     def rows(self, packed: Packed, index: torch.Tensor | slice) -> torch.Tensor:
-        values = packed.data.view(torch.float32).view(packed.shape)
+        values = self.checked(packed).view(torch.float32).view(packed.shape)
         return values if len(packed.shape) == 1 else values[index]
 
     def take(self, packed: Packed, index: torch.Tensor) -> Packed:

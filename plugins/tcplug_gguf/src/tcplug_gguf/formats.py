@@ -43,8 +43,7 @@ class GgufFormat(WeightFormat):
 
     def take(self, packed: Packed, index: torch.Tensor) -> Packed:
         rows = self._packed_rows(packed)[index.to(packed.data.device)]
-        shape = (rows.shape[0], *packed.shape[1:]) if len(packed.shape) > 1 else packed.shape
-        return Packed(self.id, shape, rows.flatten())
+        return Packed(self.id, (rows.shape[0], *packed.shape[1:]), rows.flatten())
 
     def _values(self, blocks: torch.Tensor) -> torch.Tensor:
         """``[n, bytes]`` → ``[n, elements]`` fp32, a few blocks at a time so that little lies beside the result."""
@@ -58,6 +57,5 @@ class GgufFormat(WeightFormat):
 
     def _packed_rows(self, packed: Packed) -> torch.Tensor:
         """``[rows, bytes]``; a vector is one row."""
-        if len(packed.shape) == 1:
-            return packed.data.view(1, self.wire_bytes(packed.shape))
-        return packed.data.view(packed.shape[0], self.wire_bytes(packed.shape[1:]))
+        rows = 1 if len(packed.shape) == 1 else packed.shape[0]
+        return self.checked(packed).view(rows, self.wire_bytes(packed.shape[-1:]))

@@ -41,17 +41,16 @@ class SafetensorsFormat(WeightFormat):
 
     def rows(self, packed: Packed, index: torch.Tensor | slice) -> torch.Tensor:
         if len(packed.shape) < 2:
-            return self._typed(packed.data).view(packed.shape).float()
+            return self._typed(self.checked(packed)).view(packed.shape).float()
         raw = self._raw_rows(packed)[index]
         return self._typed(raw.flatten()).view(raw.shape[0], *packed.shape[1:]).float()
 
     def take(self, packed: Packed, index: torch.Tensor) -> Packed:
-        """As the base; of a vector, the elements named by ``index``."""
         taken = self._raw_rows(packed).index_select(0, index.to(packed.data.device))
         return Packed(self.id, (len(index), *packed.shape[1:]), taken.flatten())
 
     def _raw_rows(self, packed: Packed) -> torch.Tensor:
-        return packed.data.view(packed.shape[0], math.prod(packed.shape[1:]) * self._dtype.itemsize)
+        return self.checked(packed).view(packed.shape[0], math.prod(packed.shape[1:]) * self._dtype.itemsize)
 
     def _typed(self, raw: torch.Tensor) -> torch.Tensor:
         """Flat bytes as elements; copied only where a mapped file has them unaligned."""
