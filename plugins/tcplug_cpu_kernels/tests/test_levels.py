@@ -7,6 +7,7 @@ import ctypes
 import pytest
 import torch
 from tcplug_cpu_kernels.handles import prepare
+from tcplug_cpu_kernels.kernel import CpuKernel
 from tcplug_cpu_kernels.layouts import layout_of
 from tcplug_cpu_kernels.native import BEST, Scratch, library, path
 
@@ -99,3 +100,10 @@ def sizes(handle):
 def test_int4_fills_whole_blocks_and_whole_panels(format_of):
     """Of 70 weights: three blocks of 16 bytes, two quant groups; of 17 rows: two panels of 16."""
     assert layout_of(format_of("int4.g64.asym")).sizes(17, 70) == [32 * 3 * 16, 32 * 2 * 2, 32 * 2 * 2]
+
+
+def test_the_level_is_told(use):
+    levels = [use(wanted) for wanted in (0, BEST)]
+    told = {level: CpuKernel().details() for level in levels if use(level) == level}
+    assert told[0].startswith("plain C")
+    assert all(f"AVX{'2' if level == 1 else '-512'}" in told[level] for level in told if level)

@@ -135,6 +135,7 @@ def test_one_thread_at_a_time_computes_on_a_mac():
         RuntimeError(
             "MPS backend out of memory (MPS allocated: 9.06 GB, max allowed: 9.07 GB). Tried to allocate 1 GB"
         ),
+        RuntimeError("Invalid buffer size: 24.00 GB"),
         RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes."),
         MemoryError(),
     ],
@@ -159,3 +160,17 @@ def test_running_out_of_memory_says_how_much_there_is_and_what_to_do():
         CpuBackend().open("cpu").scope(),
     ):
         torch.empty(1 << 50)
+
+
+def test_a_gpu_that_torch_cannot_use_is_explained(monkeypatch):
+    monkeypatch.setattr(cuda, "has_driver", lambda: False)
+    assert CudaBackend().absent() is None
+    monkeypatch.setattr(cuda, "has_driver", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for version, words in ((None, "was built without CUDA and ROCm; install a build"), ("13.0", "upgrade the driver")):
+        monkeypatch.setattr(torch.version, "cuda", version)
+        assert words in CudaBackend().absent()
+
+
+def test_a_gpu_that_is_there_is_not_missed(gpus):
+    assert CudaBackend().absent() is None

@@ -96,7 +96,7 @@ def serving(files: dict[str, bytes]) -> Iterator[tuple[str, type[Hub]]]:
     Served.files = files
     with ThreadingHTTPServer(("127.0.0.1", 0), Served) as made:
         made.daemon_threads = True
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{made.server_port}", Served
         for event in Served.stalls.values():

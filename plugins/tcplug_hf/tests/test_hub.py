@@ -9,7 +9,7 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 
-import huggingface_hub
+import huggingface_hub.constants
 import psutil
 import pytest
 import torch
@@ -343,3 +343,24 @@ def test_code_is_fetched_only_where_it_is_trusted_and_needed(server, tmp_path, a
         open_id("Acme/Served", tmp_path, trust_remote_code=trusted)
     more = {"vocab.json", "own.tiktoken"} | ({"modeling.py"} if trusted else set())
     assert fetched(tmp_path) == (NEEDED - {"tokenizer.json"}) | more
+
+
+def test_why_nothing_can_be_fetched(monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    assert HfSource().unreachable(5).startswith("HF_HUB_OFFLINE forbids to fetch models")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
+        assert HfSource().unreachable(5).startswith(f"{address} doesn't answer (Connect")
+        silent.listen()
+        assert "Timeout" in HfSource().unreachable(0.3)
+    with serving({}) as (address, _):
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
+        assert HfSource().unreachable(60) is None
+
+
+def test_downloads_are_kept_where_the_hubs_client_keeps_them(tmp_path):
+    assert HfSource().folder(OpenOptions(cache_dir=str(tmp_path))) == str(tmp_path)
+    assert HfSource().folder(OpenOptions()) == str(Path(huggingface_hub.constants.HF_HUB_CACHE).absolute())

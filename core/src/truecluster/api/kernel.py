@@ -55,6 +55,10 @@ class Kernel(ABC):
         """Why this machine can't run the kernel, for the user; ``None`` where it can."""
         return None
 
+    def details(self) -> str:
+        """What of this machine the kernel works with, such as an instruction set, for the user; asked if available."""
+        return ""
+
     @abstractmethod
     def accepts(self, description: Description, target: Target) -> bool:
         """Whether `bind` would take this description. Depends on nothing else, so that it can be asked early."""

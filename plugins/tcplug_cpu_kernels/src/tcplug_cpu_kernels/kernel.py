@@ -25,6 +25,8 @@ BINDERS: dict[type, Callable[..., Callable[..., Any]]] = {
     Embedding: bind_embedding,
     Attend: bind_attend,
 }
+LEVELS = ("plain C, which is slow", "AVX2", "AVX-512")
+"""Of ``tc_level``."""
 DTYPES = Dtypes(compute=DType.FP32, residual=DType.FP32)
 
 
@@ -42,6 +44,10 @@ class CpuKernel(Kernel):
         except PluginError as error:
             return str(error)
         return None
+
+    def details(self) -> str:
+        level = LEVELS[library().tc_level()]
+        return level if library().tc_has_threads() else f"{level}, one thread: it was built without OpenMP"
 
     def accepts(self, description: Description, target: Target) -> bool:
         if type(description) not in BINDERS or target.device.kind != "cpu" or target.dtypes != DTYPES:

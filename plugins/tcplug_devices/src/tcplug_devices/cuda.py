@@ -79,6 +79,19 @@ class CudaBackend(DeviceBackend):
             count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         return [_info(index) for index in range(count)]
 
+    def absent(self) -> str | None:
+        if not has_driver() or self.detect():
+            return None
+        if torch.version.cuda is None and torch.version.hip is None:
+            return (
+                f"a GPU driver is installed, but torch {torch.__version__} was built without CUDA and ROCm; "
+                "install a build of torch that has it"
+            )
+        return (
+            f"a GPU driver is installed, but torch {torch.__version__} finds no GPU that it can use; "
+            "upgrade the driver, and look whether CUDA_VISIBLE_DEVICES hides it"
+        )
+
     def open(self, id: str, threads: int | None = None) -> CudaContext:
         return CudaContext(find(id, "cuda", self.detect()).id, checked_threads(threads))
 

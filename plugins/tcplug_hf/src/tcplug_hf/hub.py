@@ -86,6 +86,20 @@ def missing(folder: Path) -> list[str]:
     return lacking + [name for name in shard_names(folder) if not (folder / name).exists()]
 
 
+def unreachable(patience: float) -> str | None:
+    """Why nothing can be fetched from the hub; asks it for ``patience`` seconds."""
+    from huggingface_hub import constants, get_session
+
+    if constants.HF_HUB_OFFLINE:
+        return f"HF_HUB_OFFLINE forbids to fetch models, only those in the cache open; unset it, {INSTEAD}"
+    try:
+        get_session().head(constants.ENDPOINT, timeout=patience)
+    except Exception as error:  # of whichever HTTP library that version of the hub's client has
+        reason = f"{type(error).__name__}: {error}".rstrip(": ")
+        return f"{constants.ENDPOINT} doesn't answer ({reason}); connect, or set HF_ENDPOINT, {INSTEAD}"
+    return None
+
+
 def _refuse_offline(model: HubId, cache: Path, lacking: list[str]) -> None:
     from huggingface_hub import constants
 

