@@ -24,7 +24,7 @@ class OverDouble(EdgeContract):
 
     made = Right
     offers = MappingProxyType({"edges": True, "local": True})
-    largest, most_buffered, patience_s, moment_s = 1 << 18, 4 << 20, 1.0, 0.03
+    largest, most_buffered, patience_s, moment_s = 1 << 18, 4 << 20, 1.0, 0.02
 
     @pytest.fixture
     def route(self):

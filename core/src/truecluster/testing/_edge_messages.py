@@ -83,7 +83,7 @@ class MessageRules(EdgeGiven):
             before = -1
             while before < sum(sent) <= self.most_buffered:
                 before = sum(sent)
-                sending.blocked(5 * self.moment_s)
+                sending.blocked(4 * self.moment_s)
             taken = f"{sum(sent)} bytes were taken"
             require(sum(sent) <= self.most_buffered, f"a wait before {self.most_buffered} bytes", taken)
 

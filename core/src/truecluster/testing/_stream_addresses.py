@@ -10,7 +10,7 @@ import pytest
 from truecluster.api import AddressError, PluginError, StreamTransport, TransportSpec
 
 from ._rules import refusal, require
-from ._stream_ends import StreamGiven
+from ._stream_ends import StreamGiven, open_and_close
 
 
 class AddressRules(StreamGiven):
@@ -20,9 +20,9 @@ class AddressRules(StreamGiven):
         """Where the spec offers no streams, the target is no `StreamTransport`, or both calls raise `PluginError`."""
         if not spec.streams and isinstance(transport, StreamTransport):
             with refusal(PluginError, of="listen"):
-                anyio.run(transport.listen, self.host, 0)
+                anyio.run(open_and_close, transport.listen, self.host, 0)
             with refusal(PluginError, of="connect"):
-                anyio.run(transport.connect, self.host, 1)
+                anyio.run(open_and_close, transport.connect, self.host, 1)
 
     def test_an_address_in_use_is_named_at_once(self, streams: StreamTransport) -> None:
         """``listen`` on an address in use raises an `AddressError` that names its port; port 0 takes a free one."""
@@ -31,7 +31,7 @@ class AddressRules(StreamGiven):
             async with await streams.listen(self.host, 0) as listener:
                 host, port = streams.address(listener)
                 with refusal(AddressError, str(port), port=port):
-                    await (await streams.listen(host, port)).aclose()
+                    await open_and_close(streams.listen, host, port)
                 async with await streams.listen(self.host, 0) as other:
                     require(streams.address(other) != (host, port), "another address", streams.address(other))
 
@@ -57,7 +57,7 @@ class AddressRules(StreamGiven):
             host, port = streams.address(listener)
             await listener.aclose()
             with refusal(AddressError, str(port), port=port):
-                await (await streams.connect(host, port)).aclose()
+                await open_and_close(streams.connect, host, port)
 
         self.within_patience(main)
 
@@ -67,8 +67,8 @@ class AddressRules(StreamGiven):
 
         async def main() -> None:
             with refusal(AddressError, str(port), of="listen", port=port):
-                await streams.listen(self.host, port)
+                await open_and_close(streams.listen, self.host, port)
             with refusal(AddressError, str(port), of="connect", port=port):
-                await streams.connect(self.host, port)
+                await open_and_close(streams.connect, self.host, port)
 
         self.within_patience(main)

@@ -14,7 +14,7 @@ from truecluster.api import StreamTransport
 
 from ._patience import held, held_at_last
 from ._rules import require
-from ._stream_ends import StreamGiven, expect, noise
+from ._stream_ends import StreamGiven, expect, noise, open_and_close
 
 STEPS = range(30)
 """Turns of the event loop after which a call is cancelled: one call in each of its awaits."""
@@ -80,7 +80,7 @@ class CancelRules(StreamGiven):
                 opens, where = (streams.connect, address) if call == "connect" else (streams.listen, (self.host, 0))
                 for steps in STEPS:
                     async with anyio.create_task_group() as group:
-                        group.start_soon(open_and_close, opens, where)
+                        group.start_soon(open_and_close, opens, *where)
                         await turn(steps)
                         group.cancel_scope.cancel()
                 await anyio.sleep(self.moment_s)
@@ -90,11 +90,6 @@ class CancelRules(StreamGiven):
         require(left == [0], "no task is left", f"{left} are", call=call)
         after = held_at_last(before, self.patience_s)
         require(after.within(before), str(before), str(after), call=call)
-
-
-async def open_and_close(call: Callable[..., Awaitable[anyio.abc.AsyncResource]], where: tuple[str, int]) -> None:
-    """What is opened must be closed, also where that is cancelled."""
-    await (await call(*where)).aclose()
 
 
 async def turn(steps: int) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Awaitable, Callable
+from typing import Literal
 
 import anyio
+import pytest
 from anyio.abc import ByteStream
 
 from truecluster.api import StreamTransport, TransportSpec
@@ -70,14 +72,15 @@ class EndRules(StreamGiven):
         async def body(here: ByteStream, there: ByteStream) -> None:
             await here.aclose()
             with refusal(anyio.BrokenResourceError):
-                for _ in range(int(self.patience_s / 0.01)):
+                for _ in range(int(self.patience_s / 0.02)):
                     await there.send(bytes(1000))
                     await anyio.sleep(0.01)
 
         self.run(streams, body)
 
-    def test_closing_wakes_this_sides_own_receive(self, streams: StreamTransport) -> None:
-        """``aclose`` ends a ``receive`` of this side that waits with `ClosedResourceError`."""
+    @pytest.mark.parametrize("call", ["receive", "send"])
+    def test_closing_wakes_who_waits(self, streams: StreamTransport, call: Literal["receive", "send"]) -> None:
+        """``aclose`` ends a ``receive`` or ``send`` of this side that waits with `ClosedResourceError`."""
 
         async def close_soon(stream: ByteStream) -> None:
             await anyio.sleep(self.moment_s)
@@ -86,7 +89,9 @@ class EndRules(StreamGiven):
         async def body(here: ByteStream, there: ByteStream) -> None:
             async with anyio.create_task_group() as group:
                 group.start_soon(close_soon, here)
-                with refusal(anyio.ClosedResourceError):
+                with refusal(anyio.ClosedResourceError, call=call):
+                    while call == "send":
+                        await here.send(bytes(1 << 16))
                     await here.receive()
 
         self.run(streams, body)

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio.abc import ByteStream
+from anyio.abc import AsyncResource, ByteStream
 
 from truecluster.api import StreamTransport, TransportSpec
 
@@ -20,7 +20,7 @@ from ._transports import TransportGiven
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
 
-PIECE = 32 << 10
+PIECE = 64 << 10
 Body = Callable[[ByteStream, ByteStream], Awaitable[None]]
 
 
@@ -105,6 +105,19 @@ def noise(size: int, seed: int = 0) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
+async def open_and_close(call: Callable[[str, int], Awaitable[AsyncResource]], host: str, port: int) -> None:
+    """What is opened must be closed, also where that is cancelled."""
+    await (await call(host, port)).aclose()
+
+
+async def deliver(stream: ByteStream, data: bytes, **inputs: object) -> None:
+    """Send ``data``, which a stream that is open must take."""
+    try:
+        await stream.send(data)
+    except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+        raise Broken(f"a stream that takes {len(data)} bytes", error, inputs) from error
+
+
 async def read(stream: ByteStream, size: int) -> bytes:
     """At least ``size`` bytes, in pieces of at most `PIECE`."""
     data = bytearray()
@@ -115,7 +128,10 @@ async def read(stream: ByteStream, size: int) -> bytes:
 
 async def expect(stream: ByteStream, data: bytes, **inputs: object) -> None:
     """The next bytes must be ``data``."""
-    came = await read(stream, len(data))
+    expected = f"the {len(data)} bytes that were sent"
+    try:
+        came = await read(stream, len(data))
+    except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
+        raise Broken(expected, error, inputs) from error
     if came != data:
-        at = _first_other(data, came)
-        raise Broken(f"the {len(data)} bytes that were sent", f"{len(came)} bytes, the first other one at {at}", inputs)
+        raise Broken(expected, f"{len(came)} bytes, the first other one at {_first_other(data, came)}", inputs)
