@@ -1,28 +1,17 @@
-from __future__ import annotations
+"""The devices keep the contract of devices; what isn't on this machine is skipped."""
 
-import pytest
-from tcplug_devices.cpu import CpuBackend
-from tcplug_devices.cuda import CudaBackend
-from tcplug_devices.mps import MpsBackend
+from __future__ import annotations
 
 from truecluster.testing.device import DeviceContract
 
 
 class TestCpu(DeviceContract):
-    host = True
-
-    @pytest.fixture
-    def backend(self):
-        return CpuBackend()
+    offer = "cpu"
 
 
 class TestCuda(DeviceContract):
-    @pytest.fixture
-    def backend(self):
-        return CudaBackend()
+    offer = "cuda"
 
 
 class TestMps(DeviceContract):
-    @pytest.fixture
-    def backend(self):
-        return MpsBackend()
+    offer = "mps"

@@ -10,23 +10,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
-
-TYPES = gguf.GGMLQuantizationType
-BLOCKS = [kind for kind in TYPES if kind in gguf.quants._type_traits and kind != TYPES.BF16]
-"""Every block type that the gguf package can unpack."""
-
-
-def random_blocks(kind: gguf.GGMLQuantizationType, shape: tuple[int, int], seed: int = 5) -> np.ndarray:
-    """A matrix of ``shape`` in ``kind``, ``[rows, bytes]``: random bytes, drawn again where a value isn't finite."""
-    random = np.random.default_rng(seed)
-    block, size = gguf.GGML_QUANT_SIZES[kind]
-    blocks = np.empty((shape[0] * shape[1] // block, size), dtype=np.uint8)
-    again = np.ones(len(blocks), dtype=bool)
-    while again.any():
-        blocks[again] = random.integers(0, 256, (int(again.sum()), size), dtype=np.uint8)
-        with np.errstate(all="ignore"):
-            again = ~np.isfinite(gguf.dequantize(blocks, kind)).all(axis=1)
-    return blocks.reshape(shape[0], -1)
+from tcplug_gguf.format_contract import BLOCKS, TYPES, random_blocks
 
 
 def byte_tokens() -> list[str]:
@@ -123,12 +107,6 @@ def tiny(tmp_path: Path) -> Tiny:
 def dequantized(tiny: Tiny) -> dict[str, torch.Tensor]:
     """The tensors of a file of `Tiny`."""
     return oracle(tiny.write())
-
-
-@pytest.fixture
-def blocks():
-    """`random_blocks`, for tests that can't import it."""
-    return random_blocks
 
 
 @pytest.fixture(params=["smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct"])

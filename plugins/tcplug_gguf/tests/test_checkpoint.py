@@ -64,8 +64,8 @@ def test_a_key_of_a_wrong_type_is_named(tiny, key, value):
         open_file(tiny.write(keys={key: value}))
 
 
-@pytest.mark.parametrize("alignment", [64, 256])
-def test_another_alignment(tiny, dequantized, alignment):
+@pytest.mark.parametrize("alignment", [32, 64, 256])
+def test_any_alignment(tiny, dequantized, alignment):
     checkpoint = open_file(tiny.write("aligned.gguf", alignment=alignment))
     for name in dequantized:
         if checkpoint.tensors[name].format.startswith("gguf."):

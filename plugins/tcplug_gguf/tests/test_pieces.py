@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 import torch
 from tcplug_gguf.checkpoint import GgufSource
-from tcplug_gguf.formats import GgufFormat
 
 from truecluster.api import Checkpoint, CheckpointError, OpenOptions
-from truecluster.testing.checkpoint import CheckpointContract
 
 NAME = "Some-Model-Q8_0"
 
@@ -52,32 +50,6 @@ def split(tiny, tmp_path: Path) -> Split:
     paths = sorted(folder.glob("*.gguf"))
     assert [path.name for path in paths] == [f"{NAME}-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
     return Split(paths, tensors)
-
-
-class TestPieces(CheckpointContract):
-    """In a folder of their own; the first piece stands for all."""
-
-    data = "*.gguf"
-
-    @pytest.fixture
-    def source(self) -> GgufSource:
-        class Folder(GgufSource):
-            def open(self, reference: str, options: OpenOptions) -> Checkpoint:
-                first = min(Path(reference).glob("*.gguf"), default=Path(reference))
-                return super().open(str(first), options)
-
-        return Folder()
-
-    @pytest.fixture
-    def reference(self, split: Split) -> Path:
-        return split.paths[0].parent
-
-    @pytest.fixture
-    def expected(self, split: Split) -> dict[str, torch.Tensor]:
-        return split.tensors
-
-    def format(self, id: str) -> GgufFormat:
-        return GgufFormat.from_id(id)
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])

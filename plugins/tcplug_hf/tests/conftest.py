@@ -79,9 +79,3 @@ def folder(tmp_path: Path) -> Callable[..., Path]:
 def cache(tmp_path: Path) -> Callable[..., Path]:
     """``cache(id=…, shards=…)`` writes the cache ``tmp_path/hub`` and returns the snapshot."""
     return lambda **options: write_cache(tmp_path / "hub", **options)
-
-
-@pytest.fixture
-def written() -> dict[str, torch.Tensor]:
-    """What every folder holds, in fp32."""
-    return {name: tensor.float() for name, tensor in tensors().items()}

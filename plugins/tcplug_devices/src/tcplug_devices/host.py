@@ -47,7 +47,9 @@ def ran_out(error: Exception) -> bool:
     """Whether an error says that memory ran out, in the words of CUDA, Metal, or the host's allocator."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
-    return any(words in str(error) for words in ("out of memory", "ALLOC_FAILED", "DefaultCPUAllocator"))
+    return any(
+        words in str(error) for words in ("out of memory", "ALLOC_FAILED", "DefaultCPUAllocator", "Invalid buffer size")
+    )
 
 
 def explained(device: DeviceContext, error: Exception) -> str:
