@@ -12,6 +12,7 @@ import pytest
 import torch
 from doubles import Double
 from tiny_models import TinyDecoder
+from toy_family import FIELDS, Toy, toy_example
 
 from truecluster import api, nn
 from truecluster.testing._oracle import library
@@ -111,6 +112,17 @@ class HalfTables(api.Description):
 
 
 @attrs.frozen(cache_hash=True)
+class Neighbourly(api.Description):
+    """What one sequence attends to reaches the others of its step."""
+
+    inner: nn.Attend
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, batch: nn.Batch, state: Any) -> torch.Tensor:
+        mixed = self.inner(q, k, v, batch, state)
+        return mixed if len(batch.rows) == 1 else mixed + mixed.mean(0)
+
+
+@attrs.frozen(cache_hash=True)
 class Squaring(api.Description):
     """A norm that squares in the dtype of the residual."""
 
@@ -164,9 +176,15 @@ class HalfStatistics(Changed):
 
 
 class WrongHeads(Changed):
+    attend = Interleaved
+
     def block(self, made):
-        attend = Interleaved(made.attention.attend)
+        attend = self.attend(made.attention.attend)
         return attrs.evolve(made, attention=attrs.evolve(made.attention, attend=attend))
+
+
+class WrongRows(WrongHeads):
+    attend = Neighbourly
 
 
 class Incomparable(Changed):
@@ -320,7 +338,23 @@ def suite(made: type[api.Architecture]) -> type[ArchitectureContract]:
     return globals()[name]
 
 
-RIGHT = [suite(Right)]
+class SuiteOfToy(_Suite):
+    """Of a family that transformers doesn't know."""
+
+    made = Toy
+    model_type = "toy"
+    required = ("vocab_size", "num_hidden_layers")
+    features = MappingProxyType({})
+    unsupported = MappingProxyType({"another dtype": ({"dtype": "float8_e4m3fn"}, "dtype")})
+
+    def known(self, model_type, fields):
+        return {name: value for name, value in fields.items() if name in FIELDS}
+
+    def example(self, model_type, fields):
+        return toy_example(fields)
+
+
+RIGHT = [suite(Right), SuiteOfToy]
 DOUBLES = {
     "test_logits_are_those_of_the_oracle": Double(
         suite(FixedBase),
@@ -366,6 +400,7 @@ DOUBLES = {
 }
 MORE = {
     suite(FixedEps): ("test_logits_are_those_of_the_oracle", r"'rms_norm_eps': 0\.01"),
+    suite(WrongRows): ("test_sequences_of_a_step_are_as_alone", "the logits of the sequence alone"),
     suite(OneCount): ("test_gguf_holds_the_same_slots", r"block\.0\.k as from huggingface"),
 }
 
@@ -397,8 +432,8 @@ class SuiteOfUnknown(_Suite):
 
 
 def test_a_model_type_without_a_dialect_is_said_to_be_missing(verdict):
-    said = set(verdict(SuiteOfUnknown).values())
-    assert all("must give model_type: of a huggingface dialect that the architecture has: llama" in one for one in said)
+    says = "must give model_type: the model type of a huggingface dialect of the architecture, which has llama; where"
+    assert all(says in said for said in verdict(SuiteOfUnknown).values())
 
 
 def test_a_library_that_only_checking_needs_is_asked_for_by_name():

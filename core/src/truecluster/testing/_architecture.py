@@ -112,10 +112,11 @@ class ArchitectureSuite(Contract):
         fitting = [d for d in architecture.dialects if d.container == self.container]
         wanted = [d for d in fitting if d.model_type == self.model_type]
         if not self.model_type:
-            wanted = [d for d in fitting if fields_of(d.model_type)] or fitting
+            wanted = [d for d in fitting if self.known(d.model_type, PLAIN)]
         if not wanted:
-            what = f"of a {self.container} dialect that the architecture has"
-            raise missing(self, "model_type", f"{what}: {', '.join(d.model_type for d in fitting) or 'it has none'}")
+            has = ", ".join(d.model_type for d in fitting) or "none"
+            what = f"the model type of a {self.container} dialect of the architecture, which has {has}"
+            raise missing(self, "model_type", f"{what}; where transformers doesn't know it, known and example too")
         return wanted[0]
 
     def written(self, architecture: Architecture, variant: Variant | None = None) -> tuple[Example, dict[str, Any]]:
@@ -139,7 +140,7 @@ class ArchitectureSuite(Contract):
     def for_sizes(self, architecture: Architecture, count: int, check: Callable[[dict[str, Any]], None]) -> None:
         """Run ``check`` for ``count`` random sizes of models; a failure is the smallest one's."""
         model_type = self.dialect(architecture).model_type
-        wide = "head_dim" in fields_of(model_type)
+        wide = bool(self.known(model_type, {"head_dim": 0}))
         sizes = decoder_sizes(wide).map(lambda fields: self.known(model_type, fields))
         settings(ranging, max_examples=count)(given(sizes)(check))()
 

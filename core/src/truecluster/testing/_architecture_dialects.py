@@ -52,11 +52,12 @@ class DialectRules(ArchitectureSuite):
 
     def test_gguf_keys_say_the_same_config(self, architecture: Architecture) -> None:
         """A GGUF dialect reads the other dialect's config from the keys that llama.cpp's converter writes."""
-        model = self.model(architecture, Variant(self.known(self.dialect(architecture).model_type, UNUSUAL)))
+        model_type = self.dialect(architecture).model_type
         for dialect in architecture.dialects:
-            if (dialect.container, dialect.model_type) != ("gguf", model.dialect.model_type):
+            if (dialect.container, dialect.model_type) != ("gguf", model_type):
                 continue
-            keys = converter_keys(model, dialect.model_type)
+            model = self.model(architecture, Variant(self.known(model_type, UNUSUAL)))
+            keys = converter_keys(model, model_type)
             read = {dialect.keys[key]: value for key, value in keys.items() if key in dialect.keys}
             config = architecture.config({**dialect.defaults, **read})
             for name, value in attrs.asdict(model.config, recurse=False).items():
