@@ -1,7 +1,7 @@
 """How nodes talk: streams for control and weights, edges for steps.
 
 A transport moves bytes and never reads them: framing, limits, the proof of the key and what a header means are
-core's. A spec says which of the two a transport offers.
+core's. A spec says which of the two a transport offers; what it doesn't offer is not there, or raises `PluginError`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ Place = Callable[[bytes], Sequence["torch.Tensor"]]
 class StreamTransport(ABC):
     """Async byte streams between a coordinator and its nodes.
 
-    A stream that has an address of its own gives it as anyio's ``SocketAttribute.local_address``: neighbours reach a
-    node's edges there.
+    Streams end as anyio's do: `EndOfStream` by the peer, `ClosedResourceError` by this side, `BrokenResourceError`
+    otherwise. Every wait can be cancelled; a ``receive`` that is cancelled loses no byte. A stream that has an address
+    of its own gives it as anyio's ``SocketAttribute.local_address``: neighbours reach a node's edges there.
     """
 
     @abstractmethod
@@ -80,14 +81,17 @@ class Edge(ABC):
 
     @abstractmethod
     def send(self, header: bytes, tensors: Sequence[torch.Tensor]) -> None:
-        """Send one message; returns when header and tensors (contiguous) may be reused."""
+        """Send one message; returns when header and tensors may be reused.
+
+        Raises `ValueError` for a tensor that isn't contiguous.
+        """
 
     @abstractmethod
     def recv(self, place: Place) -> bytes:
         """Wait for a message without a deadline, fill what ``place(header)`` names, and return the header.
 
-        The payload's length must equal the bytes of the destinations, else `EdgeBroken`; nothing is allocated by a
-        length that the peer sent beyond ``terms.max_header``.
+        The payload's length must equal the bytes of the destinations, else `EdgeBroken`; one that isn't contiguous is a
+        `ValueError`; nothing is allocated by a length that the peer sent beyond ``terms.max_header``.
         """
 
     @abstractmethod

@@ -35,7 +35,7 @@ class TransportGiven(Contract):
     """Seconds that another process may take to start."""
     patience_s: ClassVar[float] = 20.0
     """Seconds that a call may take which must end."""
-    moment_s: ClassVar[float] = 0.1
+    moment_s: ClassVar[float] = 0.05
     """Seconds after which a call that has not ended is taken to wait."""
 
     @pytest.fixture
