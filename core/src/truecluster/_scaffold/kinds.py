@@ -11,17 +11,19 @@ import attrs
 class Kind:
     """``what`` says in words what the working example is; ``needs`` are dependencies of the package, as pip reads them.
 
-    ``given``: the package names contracts of its own, since the kind's suite needs more than the name of an offer.
+    ``checked`` are those of its checks, beside the kit. ``given``: the package names contracts of its own, since the
+    kind's suite needs more than the name of an offer.
     """
 
     what: str
     needs: tuple[str, ...] = ()
+    checked: tuple[str, ...] = ()
     given: bool = False
 
 
 TORCH = "torch>=2.6"
 KINDS: Mapping[str, Kind] = {
-    "architecture": Kind("a decoder like Llama's", ("attrs>=23.2", TORCH)),
+    "architecture": Kind("a decoder like Llama's", ("attrs>=23.2", TORCH), checked=("transformers>=5",)),
     "quantizer": Kind("8 bits a weight with a scale per row", ("numpy>=1.26", TORCH), given=True),
     "transport": Kind("edges over TCP sockets", ("attrs>=23.2", TORCH)),
     "planner": Kind("the nodes with most memory are filled first"),

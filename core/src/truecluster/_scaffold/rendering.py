@@ -59,7 +59,7 @@ def _facts(kind: str, names: Names, registry: Registry) -> dict[str, Any]:
         "Stem": names.stem,
         "core_range": core_range(__version__),
         "rank": _free_rank(registry),
-        **{field: getattr(KINDS[kind], field) for field in ("what", "needs", "given")},
+        **{field: getattr(KINDS[kind], field) for field in ("what", "needs", "checked", "given")},
     }
 
 
