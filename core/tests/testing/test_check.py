@@ -8,10 +8,10 @@ import sys
 import pytest
 from distributions import write_distribution
 
-from truecluster._registry import Registry
+from truecluster._registry import KINDS, Registry
 from truecluster.api import PluginError
 from truecluster.testing._check import BROKEN, MISSING, PASSED, SKIPPED, Collected, Outcome, Wanted, check, rules_of
-from truecluster.testing._check.contracts import contracts
+from truecluster.testing._check.contracts import SUITES, contracts, suites
 
 PLUGIN = """
 @hookimpl
@@ -233,3 +233,21 @@ def test_a_target_that_cannot_be_imported_is_refused(installed):
     installed(planner="import no_such_module")
     with pytest.raises(PluginError, match="No module named 'no_such_module'"):
         list(check(Wanted(offers=[("planner", "mine")])))
+
+
+def test_every_kind_has_suites_that_are_about_it():
+    assert list(SUITES) == list(KINDS)
+    about = {(kind, suite.KIND) for kind in KINDS for row in suites(kind) for suite in row}
+    assert about == {(kind, kind) for kind in KINDS}
+
+
+def test_where_a_suite_has_an_alternative_the_authors_choice_replaces_it(tmp_path, monkeypatch):
+    spec = "CheckpointSpec(name='mine', target='x:Y', forms=('mine:',))"
+    source = f"@hookimpl\ndef truecluster_checkpoints():\n    yield {spec}\n"
+    contract = "from truecluster.testing.locator import LocatorContract\nclass TestMine(LocatorContract): offer='mine'"
+    write_distribution(tmp_path, "tcplug-mine", "1.0", {"tcplug_mine.py": source, "tcplug_mine_contract.py": contract})
+    with (tmp_path / "tcplug_mine-1.0.dist-info" / "entry_points.txt").open("a") as entries:
+        entries.write("[truecluster.contracts]\nmine = tcplug_mine_contract\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    registry = Registry.installed()
+    assert [each.__name__ for each in contracts(registry, registry.offer("checkpoint", "mine"))] == ["TestMine"]

@@ -14,38 +14,46 @@ from .._contract import Contract
 
 GROUP = "truecluster.contracts"
 """Group of the entry points that name modules with an author's contracts."""
-PLAIN: Mapping[str, tuple[str, ...]] = {
-    "architecture": ("ArchitectureContract",),
-    "quantizer": ("QuantizerContract",),
-    "format": ("FormatContract",),
-    "transport": ("StreamContract", "EdgeContract"),
-    "planner": ("PlannerContract",),
-    "device": ("DeviceContract",),
-    "checkpoint": ("CheckpointContract",),
-    "kernel": ("KernelContract",),
+SUITES: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "architecture": (("architecture:ArchitectureContract",),),
+    "quantizer": (("quantizer:QuantizerContract",),),
+    "format": (("format:FormatContract",),),
+    "transport": (("transport:StreamContract",), ("transport:EdgeContract",)),
+    "planner": (("planner:PlannerContract",),),
+    "device": (("device:DeviceContract",),),
+    "checkpoint": (("checkpoint:CheckpointContract", "locator:LocatorContract"),),
+    "kernel": (("kernel:KernelContract",),),
 }
-"""Kind → names in ``truecluster.testing.KIND``; an offer is held to each of them."""
+"""Kind → what an offer is held to: of each row the first, or what its author made of one of them."""
 
 
-def plain(kind: str) -> list[type[Contract]]:
-    """The kind's own contracts."""
-    module = importlib.import_module(f"truecluster.testing.{kind}")
-    return [getattr(module, name) for name in PLAIN[kind]]
+def suites(kind: str) -> list[list[type[Contract]]]:
+    """`SUITES`, imported."""
+    return [[_suite(name) for name in row] for row in SUITES[kind]]
+
+
+def _suite(name: str) -> type[Contract]:
+    module, _, suite = name.partition(":")
+    found: type[Contract] = getattr(importlib.import_module(f"truecluster.testing.{module}"), suite)
+    return found
 
 
 def contracts(registry: Registry, offer: Offer) -> list[type[Contract]]:
     """Those that ``offer`` is held to. Raises `PluginError` where its distribution's own can't be used."""
     own = [each for each in brought(registry, offer.distribution) if (each.KIND, each.offer) == _named(offer)]
     found: list[type[Contract]] = []
-    for base in plain(offer.kind):
-        theirs = [each for each in own if issubclass(each, base)]
-        found += theirs or [type(f"Test{base.__name__.removesuffix('Contract')}", (base,), {"offer": offer.spec.name})]
+    for row in suites(offer.kind):
+        found += [each for each in own if issubclass(each, tuple(row))] or [_plain(row[0], offer)]
     return list(dict.fromkeys(found))
+
+
+def _plain(suite: type[Contract], offer: Offer) -> type[Contract]:
+    return type(f"Test{suite.__name__.removesuffix('Contract')}", (suite,), {"offer": offer.spec.name})
 
 
 def brought(registry: Registry, name: str) -> list[type[Contract]]:
     """The contracts that a distribution brings. Raises `PluginError` for one that names no offer of it."""
-    offers = [offer for kind in PLAIN for offer in registry.offers(kind) if offer.distribution == name]
+    offers = [offer for kind in SUITES for offer in registry.offers(kind) if offer.distribution == name]
     found = [each for module in _modules(name) for each in _classes(name, module)]
     for each in found:
         _check(each, name, offers)
@@ -81,7 +89,8 @@ def _check(contract: type[Contract], name: str, offers: Sequence[Offer]) -> None
         parts = [f"{where} is about {kind} {contract.offer!r}, which {name} doesn't offer", near(contract.offer, names)]
         raise PluginError("; ".join(filter(None, [*parts, there, "correct its 'offer'"])))
     theirs = [each for each in contract.__mro__ if each.__module__.partition(".")[0] != "truecluster"]
-    rules = {rule for base in plain(str(kind)) for rule in dir(base) if rule.startswith("test_")}
+    kits = [suite for row in suites(str(kind)) for suite in row if issubclass(contract, suite)]
+    rules = {rule for suite in kits for rule in dir(suite) if rule.startswith("test_")}
     replaced = sorted({rule for each in theirs for rule in vars(each)} & rules)
     if replaced:
         raise PluginError(f"{where} replaces {', '.join(replaced)}; rules of the kit stand: rename your own tests")
