@@ -81,6 +81,9 @@ VALUES: Mapping[str, Callable[[torch.Tensor, torch.dtype], torch.Tensor]] = {
 ROWS = (1, 2, 3, 0, 5, 9, None)
 COLUMNS = (1, 2, 3, 7, 16, 31, 32, 33, 40, 63, 64, 65, 96, 100, 127, 128, 129, 130, 200, 255, 256, 257, 300)
 """Widths: one column, and those that fill the usual quant groups, or just don't."""
+ORDERS = st.lists(st.integers(0, 8), max_size=12)
+"""Rows in any order, some twice, or none; taken modulo the rows that there are."""
+CUTS = st.builds(slice, st.none() | st.integers(0, 9), st.none() | st.integers(0, 12))
 CORNERS = (Weights(1, 1), Weights(2, 1), Weights(0, 1), Weights(None, 3), Weights(3, 33), Weights(9, 300))
 """What is always tried, the smallest first."""
 
