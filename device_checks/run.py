@@ -13,7 +13,6 @@ import os
 import sys
 from pathlib import Path
 
-import anyio
 from anyio.to_thread import run_sync
 from checks.examine import examine
 from checks.goldens import cases
@@ -21,6 +20,7 @@ from checks.hosting import Place, hosted
 from checks.report import Findings, markdown
 
 from truecluster._cli.options import new_key, say, work_dir
+from truecluster._cli.running import run
 from truecluster._cluster.model import ModelOptions, load_model
 from truecluster._registry import Registry
 from truecluster._wire.addresses import is_loopback
@@ -33,7 +33,7 @@ def main() -> None:
     """Exit status 0: all is well; 1: a result is wrong, or a run failed; 2: the user's mistake."""
     arguments = parsed()
     try:
-        findings = anyio.run(check, arguments)
+        findings = run(check, arguments)
     except TrueClusterError as error:
         print(f"device checks: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -85,7 +85,7 @@ def test_ctrl_c_in_an_answer(tc: Commands, tiny: Path, transport: str) -> None:
     interrupted(running(tc, tiny, "--transport", transport))
 
 
-@pytest.mark.parametrize("pause", [0, 0.3])
+@pytest.mark.parametrize("pause", [0, 0.001, 0.3])
 def test_a_second_ctrl_c_tears_nothing_apart(tc: Commands, tiny: Path, pause: float) -> None:
     cluster, _, _ = tc.cluster(tiny, "--max-nodes", 1)
     cluster.wait_for("waiting for nodes")

@@ -64,8 +64,6 @@ def cluster(
     head_place, wanted = o.check_head(head), o.check_dtype(dtype)
     planner_name, planner_options = o.split_planner(planner)
     room = m.room(context, max_sequences, kv_memory_gb, memory_reserve, target_node_memory_gb)
-    import anyio
-
     from truecluster._cluster.model import ModelOptions
     from truecluster._cluster.settings import ClusterOptions
     from truecluster._registry import Registry
@@ -73,6 +71,7 @@ def cluster(
 
     from .hosting import HostOptions
     from .progress import Progress
+    from .running import run
     from .service import serve_cluster
 
     report = Progress()
@@ -105,4 +104,4 @@ def cluster(
     o.check_planner(registry, planner_name, planner_options)
     if o.reaches_only_here(registry, transport):
         raise RequestError(f"--transport {transport} reaches only this process, and no node could join; tc run has it")
-    anyio.run(serve_cluster, registry, host_options, api_host, api_port, given is None)
+    run(serve_cluster, registry, host_options, api_host, api_port, given is None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -122,7 +121,6 @@ async def hosting(registry: Registry, transports: Transports, options: HostOptio
                 options.report.say("stopping")
                 raise
             finally:
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end is bounded; a second Ctrl-C would tear it apart
                 hosted.leaving = True
                 with anyio.CancelScope(shield=True):
                     coordinator.stop_creating()

@@ -115,9 +115,9 @@ def _launch(launch: Launch, body: Body, check: Check) -> None:
     _check_names(registry, launch)
     key, here = new_key(), reaches_only_here(registry, launch.transport)
     with nullcontext() if here else Workers(_arguments(launch), {}) as workers:
-        import anyio
+        from .running import run
 
-        anyio.run(_main, registry, launch, key, workers, body, check)
+        run(_main, registry, launch, key, workers, body, check)
 
 
 def _check_names(registry: Registry, launch: Launch) -> None:

@@ -56,13 +56,13 @@ def node(
     name = check_id(node_id) if node_id is not None else own_name()
     max_memory = m.in_bytes("--max-memory-gb", max_memory_gb)
     cache = s.limit(cache_max_gb)
-    import anyio
-
     from truecluster._cluster.child import while_parent_lives
     from truecluster._cluster.local import Join
     from truecluster._node.transports import Transports
     from truecluster._node.worker import Node, NodeOptions
     from truecluster._registry import Registry
+
+    from .running import run
 
     join = Join.read(sys.stdin.buffer) if join_from_stdin else Join(host=host, port=port, key=given or "")
     if join is None:
@@ -88,7 +88,7 @@ def node(
     )
     serve = Node(registry, chosen, transports).serve
     try:
-        anyio.run(partial(while_parent_lives, serve) if join_from_stdin else serve)
+        run(partial(while_parent_lives, serve) if join_from_stdin else serve)
     finally:
         transports.close()
 
