@@ -64,14 +64,6 @@ def test_no_error_exceeds_that_of_the_whole_range(group, symmetric, out, width, 
         assert ((found - part).square().sum(1) <= rounding).all()
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.sampled_from([32, 64, 128]), st.booleans(), st.integers(1, 200), st.integers(0, 2**31))
-def test_a_row_is_packed_alone(group, symmetric, width, seed):
-    weight = torch.randn(6, width, generator=torch.Generator().manual_seed(seed))
-    format, index = Int4(group, symmetric), torch.tensor([4, 1, 1])
-    assert torch.equal(format.pack(weight[index]).data, format.take(format.pack(weight), index).data)
-
-
 def error_against_q4_0(weight: torch.Tensor, group: int, symmetric: bool) -> float:
     """Ratio of squared errors."""
     theirs = torch.from_numpy(gguf.quants.dequantize(gguf.quants.quantize(weight.numpy(), Q4_0), Q4_0))

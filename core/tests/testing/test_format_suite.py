@@ -262,12 +262,22 @@ class SuiteOfHalfWithVectors(_Pairs):
     made = Half
 
 
-class SuiteWithoutSample(FormatContract):
-    packs = False
+class Family(Half):
+    """Has no member of its own name."""
 
-    @pytest.fixture
-    def format(self):
-        return ReadOnly()
+    @classmethod
+    def from_id(cls, id):
+        if id != "half.le":
+            raise PluginError("members are half.le")
+        return cls()
+
+
+class SuiteWithoutMembers(_Suite):
+    made = Family
+
+
+class SuiteWithoutSample(_Suite):
+    made, packs = ReadOnly, False
 
 
 SUITE = FormatContract
@@ -363,6 +373,12 @@ class Scribbling(Half):
 )
 def test_these_are_caught_too(failures, wrong, caught):
     assert caught in failures(wrong, caught)
+
+
+def test_a_family_needs_members(verdict):
+    name = "test_an_unknown_member_is_refused"
+    expected = "SuiteWithoutMembers must give members: ids of members of the family (members are half.le)"
+    assert expected in verdict(SuiteWithoutMembers, name)[name]
 
 
 def test_a_format_that_is_only_read_needs_a_sample(verdict):

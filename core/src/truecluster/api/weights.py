@@ -42,7 +42,7 @@ class WeightFormat(ABC):
 
     @abstractmethod
     def wire_bytes(self, shape: tuple[int, ...]) -> int:
-        """Packed bytes of a tensor of one axis or two. Raises `PluginError` where the format can't hold the shape."""
+        """Packed bytes of a tensor. Raises `PluginError` where the format can't hold the shape."""
 
     @abstractmethod
     def rows(self, packed: Packed, index: torch.Tensor | slice) -> torch.Tensor:
