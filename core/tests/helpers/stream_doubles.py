@@ -126,8 +126,10 @@ class Streams(StreamTransport):
             self.prepare(sock)
             sock.bind((host, port))
             sock.listen(100)
-        except OSError as error:
+        except Exception as error:
             sock.close()
+            if not isinstance(error, OSError):
+                raise
             raise AddressError(f"port {port}: {error}") from error
         return self.desk(sock, self)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Literal
 
 import anyio
@@ -120,15 +120,16 @@ class TransferRules(StreamGiven):
         """Several streams of one listener carry each its own bytes."""
 
         async def main() -> None:
-            async with self.accepting(streams) as (address, accepted):
-                pairs = [(await streams.connect(*address), await accepted()) for _ in range(3)]
+            async with self.accepting(streams) as (address, accepted), AsyncExitStack() as stack:
+                pairs = []
+                for _ in range(3):
+                    here = await stack.enter_async_context(await streams.connect(*address))
+                    pairs.append((here, await accepted()))
                 for number, (here, _) in enumerate(pairs):
                     await here.send(bytes([number]) * 100)
                 for half in range(2):
                     for number, (_, there) in enumerate(pairs):
                         came = await read(there, 50)
                         require(came == bytes([number]) * 50, f"50 bytes {number}", came, stream=number, half=half)
-                for stream in (stream for pair in pairs for stream in pair):
-                    await stream.aclose()
 
         self.within_patience(main)
