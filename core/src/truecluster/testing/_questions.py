@@ -67,11 +67,13 @@ def model(blocks: Sequence[tuple[int, int]], *, ends: tuple[int, int] = (0, 0), 
 
 few = st.integers(0, 100)
 flags = st.booleans()
-layers = st.integers(1, 6) | st.integers(1, 90)
+layers = st.integers(1, 6) | st.integers(2, 3) | st.integers(1, 90)
 patterns = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 50)), min_size=1, max_size=4)
 heads: st.SearchStrategy[Literal["coordinator", "last-stage"]] = st.sampled_from(["coordinator", "last-stage"])
 most = st.none() | st.integers(1, 3) | st.integers(1, len(NAMES))
-shares = st.lists(st.none() | st.integers(0, 60) | st.integers(0, 150), max_size=len(NAMES) - 1)
+any_shares = st.lists(st.none() | st.integers(0, 60) | st.integers(0, 150), max_size=len(NAMES) - 1)
+shares = any_shares | st.lists(st.integers(20, 90), min_size=2, max_size=len(NAMES) - 1)
+"""Percent of what the whole model needs; in the second kind no node holds it alone, and together they mostly do."""
 places = st.integers(0, len(NAMES) - 1)
 
 
