@@ -15,6 +15,7 @@ from tiny_models import TinyDecoder
 from toy_family import FIELDS, Toy, toy_example
 
 from truecluster import api, nn
+from truecluster.testing._missing import Missing
 from truecluster.testing._oracle import library
 from truecluster.testing.architecture import FEATURES, ArchitectureContract, Variant
 
@@ -437,5 +438,5 @@ def test_a_model_type_without_a_dialect_is_said_to_be_missing(verdict):
 
 
 def test_a_library_that_only_checking_needs_is_asked_for_by_name():
-    with pytest.raises(ModuleNotFoundError, match="comparing needs no_such_library: run python -m pip install no_such"):
+    with pytest.raises(Missing, match="comparing needs no_such_library: run python -m pip install no_such"):
         library("no_such_library", "comparing")

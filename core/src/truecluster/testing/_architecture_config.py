@@ -87,8 +87,9 @@ class ConfigRules(ArchitectureSuite):
     def test_what_is_not_supported_is_refused(self, architecture: Architecture, refused: str) -> None:
         """What the architecture doesn't have is refused by the config, with a word that says what."""
         changes, word = self.unsupported[refused]
+        raw = self.written(architecture)[1]
         with refusal(CheckpointError, word, config=changes):
-            architecture.config({**self.written(architecture)[1], **changes})
+            architecture.config({**raw, **changes})
 
     def test_core_is_told_what_the_config_says(self, architecture: Architecture) -> None:
         """Sizes, context, ties, dtype and end tokens reach core as the config.json has them."""

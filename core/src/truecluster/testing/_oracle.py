@@ -16,6 +16,8 @@ import torch
 
 from truecluster.api import DType, ModelConfig
 
+from ._missing import Missing
+
 SPREAD = 0.2
 """Standard deviation of the weights: large enough that attention isn't uniform."""
 
@@ -36,11 +38,11 @@ class Example:
 
 
 def library(name: str, use: str) -> Any:
-    """A module that only checking needs. Raises `ModuleNotFoundError` saying what it is for and how to get it."""
+    """A module that only checking needs. Raises `Missing` saying what it is for and how to get it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"{use} needs {name}: run python -m pip install {name}") from error
+        raise Missing(f"{use} needs {name}: run python -m pip install {name}") from error
 
 
 def transformers() -> Any:
