@@ -183,7 +183,7 @@ class Served:
         return self.post("completions", **body)
 
 
-def wait_gone(processes: list[psutil.Process], timeout: float = 10) -> list[psutil.Process]:
+def wait_gone(processes: list[psutil.Process], timeout: float = 30) -> list[psutil.Process]:
     """Those that still live after ``timeout`` seconds."""
     return list(psutil.wait_procs(processes, timeout)[1])
 

@@ -11,6 +11,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply
 
 from truecluster.api import CheckpointError, Rotary
 from truecluster.nn import attention_factor, inverse_frequencies, read_rotary, rotate, tables
+from truecluster.nn.rotary import STRETCH, Angles
 
 OLD = {"original_max_position_embeddings": 8192}
 YARN = {"factor": 4.0, **OLD}
@@ -182,3 +183,12 @@ def test_a_rule_or_number_that_is_not_known_is_named():
         inverse_frequencies(Rotary(8, 1e4, "dynamic"))
     with pytest.raises(CheckpointError, match=r"rope_type 'llama3' needs 'original_max_position_embeddings'"):
         inverse_frequencies(Rotary(8, 1e4, "llama3", (("factor", 2.0),)))
+
+
+def test_angles_computed_ahead_are_those_of_each_position():
+    rotary = Rotary(64, 1e4, "linear", (("factor", 3.0),))
+    frequencies, factor = inverse_frequencies(rotary), attention_factor(rotary)
+    angles = Angles(rotary, "cpu")
+    for position in (5, 6, 5 + STRETCH - 1, 5 + STRETCH, 4, 0, 131_071):
+        alone = tables(frequencies, torch.tensor([position], dtype=torch.int32), factor)
+        assert all(map(torch.equal, angles.at(position), alone))

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from truecluster.api import DeviceContext
 
 _PREFIX = struct.Struct(">IQ")
+_AHEAD_BYTES = 64 << 10
+"""What one call reads where more is there; a decode step whole."""
 _GRACE_S = 30.0
 """The system gives a peer up later than this edge's own deadline does, which says more."""
 
@@ -41,7 +43,8 @@ class TcpEdge(Edge):
         self._sock = sock
         self._terms = terms
         self._device = device
-        self._prefix = bytearray(_PREFIX.size)
+        self._room = memoryview(bytearray(_AHEAD_BYTES))
+        self._ahead = self._room[:0]
         self._use = _Use(self)
         self._closed = False
         self._end: TransportError | None = None
@@ -57,18 +60,17 @@ class TcpEdge(Edge):
 
     def recv(self, place: Place) -> bytes:
         with self._use:
-            got = self._sock.recv_into(self._prefix)
-            if not got:
-                raise EdgeEnded(f"edge {self._terms.edge}: the producer closed it")
+            if not self._ahead:
+                self._ahead = self._room[: self._sock.recv_into(self._room)]
+                if not self._ahead:
+                    raise EdgeEnded(f"edge {self._terms.edge}: the producer closed it")
             deadline = self._deadline()
-            self._fill(memoryview(self._prefix)[got:], deadline)
-            size, payload = _PREFIX.unpack(self._prefix)
+            size, payload = _PREFIX.unpack(self._read(_PREFIX.size, deadline))
             if size > self._terms.max_header:
                 raise self._rule(f"a header of {size} bytes, at most {self._terms.max_header} are allowed")
-            header = bytearray(size)
-            self._fill(memoryview(header), deadline)
-            self._receive_payload(place(bytes(header)), payload, deadline)
-            return bytes(header)
+            header = self._read(size, deadline)
+            self._receive_payload(place(header), payload, deadline)
+            return header
 
     def abort(self) -> None:
         self._closed = True
@@ -104,7 +106,16 @@ class TcpEdge(Edge):
                 continue
             parts = _after(parts, sent)
 
+    def _read(self, size: int, deadline: Deadline) -> bytes:
+        data = bytearray(size)
+        self._fill(memoryview(data), deadline)
+        return bytes(data)
+
     def _fill(self, memory: memoryview, deadline: Deadline) -> None:
+        if self._ahead and memory:
+            size = min(len(memory), len(self._ahead))
+            memory[:size], self._ahead = self._ahead[:size], self._ahead[size:]
+            memory = memory[size:]
         while memory:
             try:
                 got = self._sock.recv_into(memory, 0, socket.MSG_DONTWAIT)

@@ -11,6 +11,9 @@ from truecluster.api import CheckpointError, Rotary
 
 from .rope_rules import Numbers, Rule, find_rule
 
+STRETCH = 256
+"""Positions whose angles are computed at once where a sequence grows by one token a step."""
+
 
 def inverse_frequencies(rotary: Rotary) -> torch.Tensor:
     """``[dim / 2]`` fp32, radians per position. Raises `CheckpointError` for a rule or number that isn't known."""
@@ -48,6 +51,32 @@ def tables(
     angles = torch.outer(positions, frequencies)
     cos, sin = angles.cos(), angles.sin()
     return (cos, sin) if factor == 1 else (cos * factor, sin * factor)
+
+
+class Angles:
+    """The tables of one rotary for step after step, bit for bit those of `tables`.
+
+    A row that grows by a token a step takes its share of one stretch of positions, computed ahead.
+    """
+
+    def __init__(self, rotary: Rotary, device: torch.device | str) -> None:
+        self._frequencies = inverse_frequencies(rotary).to(device)
+        self._factor = attention_factor(rotary)
+        self._start, self._ahead = -STRETCH, (self._frequencies, self._frequencies)
+
+    def of(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosine and sine, each ``[n, dim / 2]`` fp32, for any ``positions [n]``."""
+        return tables(self._frequencies, positions, self._factor)
+
+    def at(self, position: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosine and sine, each ``[1, dim / 2]`` fp32, for one position."""
+        at = position - self._start
+        if not 0 <= at < STRETCH:
+            self._start, at = position, 0
+            stretch = torch.arange(position, position + STRETCH, dtype=torch.int32, device=self._frequencies.device)
+            self._ahead = self.of(stretch)
+        cos, sin = self._ahead
+        return cos[at : at + 1], sin[at : at + 1]
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

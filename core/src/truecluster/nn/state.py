@@ -15,7 +15,7 @@ import torch
 
 from truecluster.api import Paged, Recurrent, Rotary, State, StateError
 
-from .rotary import attention_factor, inverse_frequencies, tables
+from .rotary import Angles
 
 PAGE = 32
 """Tokens per page."""
@@ -122,9 +122,7 @@ class SequenceState:
     ) -> None:
         self.pages = pages
         self._device = device
-        self._frequencies = {
-            rotary: (inverse_frequencies(rotary).to(device), attention_factor(rotary)) for rotary in set(rotaries)
-        }
+        self._angles = {rotary: Angles(rotary, device) for rotary in set(rotaries)}
         self.layers: dict[int, PagedState | RecurrentState] = {
             layer: PagedState(spec, pages, device, dtype)
             if isinstance(spec, Paged)
@@ -182,8 +180,8 @@ class SequenceState:
             pages=int32(pages).view(len(rows), width),
             positions=on_device,
             tables={
-                rotary: tables(frequencies, on_device, factor)
-                for rotary, (frequencies, factor) in self._frequencies.items()
+                rotary: angles.at(positions[0]) if first == 1 else angles.of(on_device)
+                for rotary, angles in self._angles.items()
             },
         )
 
