@@ -1,4 +1,4 @@
-"""The block formats under the contract of formats, against the gguf package."""
+"""The block formats under the contract of formats, against the gguf package; and the recipe that keeps them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 from truecluster.api import Packed, WeightFormat
 from truecluster.testing.format import FormatContract
+from truecluster.testing.quantizer import QuantizerContract
 
 TYPES = gguf.GGMLQuantizationType
 BLOCKS = [kind for kind in TYPES if kind in gguf.quants._type_traits and kind != TYPES.BF16]
@@ -65,3 +66,7 @@ class TestBlocksOf64(_Blocks):
 
 class TestBlocksOf256(_Blocks):
     members, multiple = ids(256), 256
+
+
+class TestNative(QuantizerContract):
+    offer = "native"
