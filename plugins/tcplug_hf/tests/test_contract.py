@@ -1,10 +1,11 @@
-"""The Hugging Face plugin keeps the contract of checkpoints, and reads what transformers saves."""
+"""The Hugging Face plugin keeps the contracts of checkpoints and of formats, and reads what transformers saves."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 from tcplug_hf.contract import *  # noqa: F403
+from tcplug_hf.format_contract import *  # noqa: F403
 from tcplug_hf.source import HfSource
 
 from truecluster.api import CheckpointError, OpenOptions

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from safetensors.torch import save_file
-from tcplug_hf.format_contract import TestSafetensorsFormats  # noqa: F401
 from tcplug_hf.formats import SafetensorsFormat
 from tcplug_hf.source import HfSource
 
