@@ -7,7 +7,10 @@ import sys
 
 import pytest
 
-HEAVY = {"torch", "transformers", "numpy", "rich", "fastapi", "cattrs", "tokenizers", "huggingface_hub", "asyncio"}
+HEAVY = {
+    *("torch", "transformers", "numpy", "rich", "fastapi", "cattrs", "tokenizers", "huggingface_hub", "asyncio"),
+    *("pytest", "hypothesis"),
+}
 
 SCRIPT = """
 import sys
