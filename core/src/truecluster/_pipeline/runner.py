@@ -60,6 +60,7 @@ class StageRunner:
         self._limits = StepLimits(rows=2 * shape.sequences, tokens=shape.max_tokens)
         rows = (shape.max_tokens,) if shape.takes_ids else (shape.max_tokens, shape.hidden)
         self._buffer = torch.empty(rows, dtype=payload_dtype(shape))
+        self._payload = self._buffer
         self._thread = threading.Thread(target=self._work, name=f"stage {shape.span}", daemon=True)
 
     def start(self) -> None:
@@ -92,7 +93,7 @@ class StageRunner:
         assert header is not None
         self.machine.try_to(StageState.EXECUTING)
         self.progress.busy_since = time.monotonic()
-        result = self.stage.execute(header, self._buffer[: header.count])
+        result = self.stage.execute(header, self._payload)
         self._outbound.send(answer(self.stage.shape, header, data, result), [result])
         self.progress.busy_since = None
         self.progress.finished_steps = header.step + 1
@@ -107,7 +108,9 @@ class StageRunner:
         _check_payload(self.stage.shape, header)
         self._next += 1
         self._header = header
-        return [self._buffer[: header.count]]
+        if len(self._payload) != header.count:
+            self._payload = self._buffer[: header.count]
+        return [self._payload]
 
     def _end(self, error: Exception) -> None:
         stopping = self.machine.state in (StageState.STOPPING, StageState.STOPPED)

@@ -62,7 +62,8 @@ class Angles:
     def __init__(self, rotary: Rotary, device: torch.device | str) -> None:
         self._frequencies = inverse_frequencies(rotary).to(device)
         self._factor = attention_factor(rotary)
-        self._start, self._ahead = -STRETCH, (self._frequencies, self._frequencies)
+        self._start = -STRETCH
+        self._ahead: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def of(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosine and sine, each ``[n, dim / 2]`` fp32, for any ``positions [n]``."""
@@ -74,9 +75,8 @@ class Angles:
         if not 0 <= at < STRETCH:
             self._start, at = position, 0
             stretch = torch.arange(position, position + STRETCH, dtype=torch.int32, device=self._frequencies.device)
-            self._ahead = self.of(stretch)
-        cos, sin = self._ahead
-        return cos[at : at + 1], sin[at : at + 1]
+            self._ahead = list(zip(*(table.split(1) for table in self.of(stretch)), strict=True))
+        return self._ahead[at]
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

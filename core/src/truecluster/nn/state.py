@@ -23,7 +23,7 @@ PAGE = 32
 
 @attrs.frozen(eq=False)
 class Batch:
-    """One step's ragged group of sequences, as tensors.
+    """One step's ragged group of sequences, as tensors that are valid until the next step.
 
     ``rows [r, 4]`` int32 on the host: first token in the step, number of tokens, position of the first, sequence
     slot; ``pages [r, p]`` int32 on the host: page ids in order, padded with -1; ``positions [n]`` int32 and
@@ -36,9 +36,23 @@ class Batch:
     tables: Mapping[Rotary, tuple[torch.Tensor, torch.Tensor]]
 
 
-def int32(numbers: list[int]) -> torch.Tensor:
-    """``[len(numbers)]`` on the host, in half the time that `torch.tensor` takes."""
-    return torch.frombuffer(array("i", numbers), dtype=torch.int32) if numbers else torch.empty(0, dtype=torch.int32)
+class _Table:
+    """A table of int32 on the host, in the same memory as long as its size stays: making a tensor is what costs."""
+
+    def __init__(self) -> None:
+        self._size = (0, 0)
+        self._memory = array("i")
+        self._tensor = torch.empty(0, 0, dtype=torch.int32)
+
+    def filled(self, height: int, width: int, numbers: list[int]) -> torch.Tensor:
+        """``[height, width]`` holding ``numbers`` row by row."""
+        if (height, width) != self._size:
+            self._size, self._memory = (height, width), array("i", numbers)
+            flat = torch.frombuffer(self._memory, dtype=torch.int32) if numbers else self._tensor.new_empty(0)
+            self._tensor = flat.view(height, width)
+        else:
+            self._memory[:] = array("i", numbers)
+        return self._tensor
 
 
 @attrs.frozen
@@ -122,6 +136,7 @@ class SequenceState:
     ) -> None:
         self.pages = pages
         self._device = device
+        self._tables = (_Table(), _Table(), _Table())
         self._angles = {rotary: Angles(rotary, device) for rotary in set(rotaries)}
         self.layers: dict[int, PagedState | RecurrentState] = {
             layer: PagedState(spec, pages, device, dtype)
@@ -174,10 +189,11 @@ class SequenceState:
             pages += entry.pages + [-1] * (width - len(entry.pages))
             positions += range(row.position, row.position + row.tokens)
             first += row.tokens
-        on_device = int32(positions).to(self._device)
+        for_rows, for_pages, for_positions = self._tables
+        on_device = for_positions.filled(1, first, positions)[0].to(self._device)
         return Batch(
-            rows=int32(table).view(-1, 4),
-            pages=int32(pages).view(len(rows), width),
+            rows=for_rows.filled(len(rows), 4, table),
+            pages=for_pages.filled(len(rows), width, pages),
             positions=on_device,
             tables={
                 rotary: angles.at(positions[0]) if first == 1 else angles.of(on_device)
