@@ -1,186 +1,134 @@
-"""The suite of kernels catches kernels that are wrong."""
+"""The suite of kernels catches kernels that are wrong, each by one method."""
 
 from __future__ import annotations
 
-import attrs
 import pytest
 import torch
+from doubles import Double
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_doubles import (
+    Aligned,
+    Anywhere,
+    Biasless,
+    Boasting,
+    Caching,
+    Careless,
+    Clamped,
+    Consuming,
+    Dangling,
+    Doubling,
+    Emptyless,
+    Epsless,
+    Forgetful,
+    Grasping,
+    HalfHead,
+    HalfRotary,
+    Halves,
+    Hiding,
+    Idle,
+    Lying,
+    Mixing,
+    Moody,
+    Mute,
+    Overwriting,
+    Remembering,
+    Restless,
+    Reusing,
+    Right,
+    Rowwise,
+    Scribbling,
+    SharedScale,
+    Shifted,
+    Stale,
+    Strided,
+    Threaded,
+    Twice,
+    Unmasked,
+    Widening,
+    Wrong,
+)
 
-from truecluster.nn import Batch, DecoderBlock, Embedding, Linear, Lowering, Norm, ReferenceKernel
+from truecluster.api import KernelSpec, Role, Slot
+from truecluster.nn import Linear
+from truecluster.testing._contract import Installed
 from truecluster.testing._host import Plain
-from truecluster.testing.kernel import KernelContract
+from truecluster.testing._rules import ranging
+from truecluster.testing.kernel import Example, KernelContract
+
+PLAIN = Plain()
+SUITE = KernelContract
 
 
-class Rowwise(ReferenceKernel):
-    """A right one: row by row, token by token, so that nothing depends on what else is there."""
-
-    invariant = True
-
-    def accepts(self, description, target):
-        known = all(format.id == "plain" for format in target.formats.values())
-        return known and type(description) in (Linear, Norm, Embedding, DecoderBlock)
-
-    def bind(self, description, handles, target):
-        if isinstance(description, DecoderBlock):
-            named = {("reference", key): handle for key, handle in handles.items()}
-            return self.tokenwise(Lowering(target).bind(description, named))
-        return self.rowwise(super().bind(description, handles, target))
-
-    def rowwise(self, run):
-        return lambda x: torch.cat([run(row[None]) for row in x])
-
-    def tokenwise(self, run):
-        def block(hidden, batch, state):
-            rows = enumerate(batch.rows.tolist())
-            one_by_one = [single(batch, r, first + i) for r, (first, count, _, _) in rows for i in range(count)]
-            return torch.cat([run(hidden[i : i + 1], one, state) for i, one in one_by_one])
-
-        return block
-
-
-def single(batch, row, token):
-    """The token's number, and the step that holds nothing but it."""
-    _, _, _, slot = batch.rows[row].tolist()
-    tables = {key: (cos[token : token + 1], sin[token : token + 1]) for key, (cos, sin) in batch.tables.items()}
-    at = torch.tensor([[0, 1, int(batch.positions[token]), slot]], dtype=torch.int32)
-    return token, Batch(at, batch.pages[row : row + 1], batch.positions[token : token + 1], tables)
-
-
-class SharedScale(Rowwise):
-    """Rounds activations with one scale for the whole step."""
-
-    def rowwise(self, run):
-        def rounded(x):
-            if not x.is_floating_point():
-                return run(x)
-            scale = x.abs().max() / 32767
-            return super(SharedScale, self).rowwise(run)((x / scale).round() * scale)
-
-        return rounded
-
-
-class Biasless(Rowwise):
-    """Leaves out the bias."""
-
-    def bind(self, description, handles, target):
-        if isinstance(description, Linear):
-            description = attrs.evolve(description, bias=None)
-        return super().bind(description, handles, target)
-
-
-class Boasting(Rowwise):
-    """Claims that bits don't depend on the number of rows, where its sums run in another order."""
-
-    def rowwise(self, run):
-        return lambda x: run(x) * (1 + 1e-6 * (len(x) > 2)) if x.is_floating_point() else run(x)
-
-
-class Hiding(Rowwise):
-    """Turns what is not a number into zero."""
-
-    def rowwise(self, run):
-        return lambda x: super(Hiding, self).rowwise(run)(x).nan_to_num()
-
-
-class Lying(Rowwise):
-    """Plans with half of what it holds."""
-
-    def resident_bytes(self, format, shape):
-        return super().resident_bytes(format, shape) // 2
-
-
-class Grasping(Rowwise):
-    """Takes formats that it can't know."""
-
-    def accepts(self, description, target):
-        return type(description) in (Linear, Norm, Embedding, DecoderBlock)
-
-
-class Mixing(Rowwise):
-    """Reads every sequence through the pages of the first."""
-
-    def tokenwise(self, run):
-        block = super().tokenwise(run)
-        return lambda hidden, batch, state: block(
-            hidden, attrs.evolve(batch, pages=batch.pages[:1].expand_as(batch.pages)), state
-        )
-
-
-class Unmasked(Rowwise):
-    """Sees every cached token where only the latest may be seen."""
-
-    def tokenwise(self, run):
-        class Open:
-            def __init__(self, state):
-                self.arrays, self.sliding = state.arrays, None
-
-        block = super().tokenwise(run)
-        return lambda hidden, batch, state: block(hidden, batch, Open(state))
-
-
-class Idle(Rowwise):
-    """Takes nothing."""
-
-    def accepts(self, description, target):
-        return False
-
-
-class Mute(Rowwise):
-    """Can't run, and doesn't say why."""
-
-    def unavailable(self):
-        return " "
+def hurried(method):
+    """The same over fewer inputs: the doubles are wrong for most."""
+    return settings(ranging, max_examples=12)(given(data=st.data())(method.hypothesis.inner_test))
 
 
 class _Suite(KernelContract):
-    made: type = Rowwise
+    largest = 40
+    made: type
 
     @pytest.fixture
-    def kernel(self):
-        return self.made()
+    def installed(self):
+        return Installed(KernelSpec(name="double", target="double:Double", rank=1), self.made)
 
     @pytest.fixture
     def formats(self):
-        return [Plain()]
+        return [PLAIN]
 
 
-class _Unaligned(Plain):
-    """`Plain` that reads bytes from odd addresses too."""
-
-    def rows(self, packed, index):
-        return super().rows(attrs.evolve(packed, data=packed.data.clone()), index)
+for name in dir(KernelContract):
+    if hasattr(getattr(KernelContract, name), "hypothesis"):
+        setattr(_Suite, name, hurried(getattr(KernelContract, name)))
 
 
-def suite_of(double):
+def suite_of(double, **given):
     """A suite by the name that the recorder looks for."""
-    formats = pytest.fixture(lambda self: [_Unaligned()])
-    return type(f"SuiteOf{double.__name__}", (_Suite,), {"made": double, "formats": formats, "__module__": __name__})
+    suite = type(f"SuiteOf{double.__name__}", (_Suite,), {"made": double, **given, "__module__": __name__})
+    globals()[suite.__name__] = suite
+    return suite
 
 
+def example(rows):
+    return (torch.randn(rows, 40, generator=torch.Generator().manual_seed(rows)),)
+
+
+TWICE = Example(Twice(Linear(Slot("linear", Role.LINEAR, (17, 40)))), example)
+RIGHT = (suite_of(Right), suite_of(Rowwise), suite_of(Halves), suite_of(Doubling, examples=(TWICE,)))
 DOUBLES = {
-    SharedScale: "test_a_row_does_not_see_its_neighbours",
-    Biasless: "test_a_linear_equals_fp64",
-    Boasting: "test_bits_depend_on_no_row_count_and_no_threads",
-    Hiding: "test_a_row_does_not_see_its_neighbours",
-    Lying: "test_resident_bytes_are_what_a_handle_holds",
-    Grasping: "test_what_it_does_not_know_is_left_to_others",
-    Mixing: "test_a_ragged_step_equals_one_sequence_at_a_time",
-    Unmasked: "test_a_block_equals_the_reference",
-    Idle: "test_it_takes_something",
-    Mute: "test_it_takes_something",
+    "test_it_runs_here_or_says_why": Double(suite_of(Mute), "why this machine can't"),
+    "test_it_takes_something": Double(suite_of(Idle), "give 'formats', 'more_formats', 'device' or 'examples'"),
+    "test_a_foreign_format_is_left_to_others": Double(suite_of(Grasping), r"accepted\ncase: Linear .* no-such-format"),
+    "test_a_foreign_description_is_left_to_others": Double(suite_of(Careless), r"accepted\ncase: OtherLinear"),
+    "test_a_foreign_device_is_left_to_others": Double(suite_of(Anywhere), "device: no-such-kind"),
+    "test_accepting_depends_on_nothing_else": Double(suite_of(Moody), r"Linear \[130, 300\] .* are not"),
+    "test_results_have_the_promised_dtype": Double(suite_of(Widening), r"residual, bf16\ncame: torch.float32"),
+    "test_a_linear_equals_fp64": Double(suite_of(Shifted), r"Linear \[17, 40\] in plain.*\nrows: 1$"),
+    "test_a_bias_is_added_to_every_row": Double(suite_of(Biasless), r"row 1 differing[\s\S]*rows: 2$"),
+    "test_a_head_works_in_fp32": Double(suite_of(HalfHead), r"Linear .* compute bf16"),
+    "test_a_norm_equals_fp64": Double(suite_of(Epsless), r"Norm \[7\] .*\n.*\nrows: 1$"),
+    "test_an_embedding_looks_rows_up": Double(suite_of(Clamped), r"ids: \[16, 0\]"),
+    "test_a_composite_equals_the_reference": Double(suite_of(HalfRotary), r"DecoderBlock .*\nrows: \d$"),
+    "test_examples_equal_the_reference": Double(suite_of(Wrong, examples=(TWICE,)), r"Twice \[17, 40\]"),
+    "test_a_row_does_not_see_its_neighbours": Double(suite_of(SharedScale), r"beside row \d times 10000[\s\S]*rows: 2"),
+    "test_what_is_not_a_number_stays_visible": Double(suite_of(Hiding), r"no finite element in row \d\ncame: 17"),
+    "test_bits_depend_on_no_row_count": Double(suite_of(Boasting), r"in a step of 3\n"),
+    "test_bits_depend_on_no_threads": Double(suite_of(Threaded), r"rows: 1\nthreads: 2"),
+    "test_a_call_leaves_nothing_behind": Double(suite_of(Remembering), r"rows: 1\nbetween: 1, of size"),
+    "test_a_result_outlives_the_next_call": Double(suite_of(Reusing), "the first result as it was"),
+    "test_the_input_is_not_changed": Double(suite_of(Overwriting), "the input as it was given"),
+    "test_no_rows_give_no_rows": Double(suite_of(Emptyless), "stack expects"),
+    "test_rows_may_lie_anyhow": Double(suite_of(Strided), "lying: strided"),
+    "test_a_prompt_may_be_cut_anywhere": Double(suite_of(Forgetful), r"rows: 2\ncuts: \[1\]"),
+    "test_bits_depend_on_no_cut": Double(suite_of(Restless), r"bits of the whole prompt[\s\S]*rows: 2\ncuts: \[1\]"),
+    "test_sequences_of_a_step_do_not_see_each_other": Double(suite_of(Mixing), r"lengths: \[1, 1\]"),
+    "test_what_is_truncated_is_forgotten": Double(suite_of(Stale), r"truncated_to: 0"),
+    "test_a_window_hides_what_is_older": Double(suite_of(Unmasked), r"rows: 2\nwindow: 1"),
+    "test_resident_bytes_are_what_a_handle_holds": Double(suite_of(Lying), r"2720 B, as held\ncame: 1360 B"),
+    "test_packed_bytes_are_only_read": Double(suite_of(Scribbling), "the bytes as they were given"),
+    "test_packed_bytes_may_lie_in_a_mapped_file": Double(suite_of(Aligned), r"4e-05[\s\S]*case: Linear \[17, 40\]"),
+    "test_packed_bytes_may_go_once_a_handle_is_made": Double(suite_of(Dangling), "while the caller holds"),
+    "test_equal_keys_are_not_equal_tensors": Double(suite_of(Caching), "other weights under the same keys"),
+    "test_one_handle_serves_all_that_read_it": Double(suite_of(Consuming), "another callable of the same handle"),
 }
-globals().update({f"SuiteOf{double.__name__}": suite_of(double) for double in (Rowwise, *DOUBLES)})
-
-
-def test_a_right_kernel_passes(failures):
-    assert failures(globals()["SuiteOfRowwise"]) == set()
-
-
-@pytest.mark.parametrize(("double", "caught"), DOUBLES.items(), ids=lambda value: getattr(value, "__name__", None))
-def test_a_wrong_kernel_is_caught(failures, double, caught):
-    assert failures(globals()[f"SuiteOf{double.__name__}"], caught) == {caught}
-
-
-def test_what_is_not_given_is_asked_for():
-    with pytest.raises(NotImplementedError, match="kernel"):
-        KernelContract.kernel.__wrapped__(KernelContract())

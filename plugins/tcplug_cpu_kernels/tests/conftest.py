@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from gguf import GGMLQuantizationType, quants
+from tcplug_cpu_kernels.contract import Ggml
 
 from truecluster.api import Packed, PluginError, WeightFormat
 
@@ -87,26 +87,6 @@ class Grouped(LaidOut):
         scale, *low = (x.view(torch.float16).float().view(out, -1) for x in grid)
         per_weight = torch.arange(width) // self.group
         return (codes - 8 if self.symmetric else codes) * scale[:, per_weight] + (low[0][:, per_weight] if low else 0)
-
-
-class Ggml(LaidOut):
-    """ggml's blocks of 32, as the package gguf makes and reads them."""
-
-    def __init__(self, id: str) -> None:
-        super().__init__(id)
-        self.kind = GGMLQuantizationType[id.removeprefix("gguf.").upper()]
-
-    def wire_bytes(self, shape):
-        if shape[-1] % 32:
-            raise PluginError(f"{self.id} holds rows of multiples of 32 elements, not {shape}")
-        return super().wire_bytes(shape)
-
-    def encode(self, weight):
-        return (torch.from_numpy(quants.quantize(weight.numpy(), self.kind)),)
-
-    def decode(self, data, shape):
-        rows = data.view(shape[0], -1).numpy()
-        return torch.from_numpy(quants.dequantize(rows, self.kind))
 
 
 def sections(*tensors):
