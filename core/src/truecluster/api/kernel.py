@@ -61,19 +61,26 @@ class Kernel(ABC):
 
     @abstractmethod
     def accepts(self, description: Description, target: Target) -> bool:
-        """Whether `bind` would take this description. Depends on nothing else, so that it can be asked early."""
+        """Whether `bind` would take this description. Depends on nothing else, so that it can be asked early.
+
+        What the kernel doesn't know is left to others: a subclass, a format's id, a kind of device, a dtype.
+        """
 
     @abstractmethod
     def prepare(self, slot: Slot, packed: Packed, target: Target) -> Any:
         """One tensor, laid out for this kernel on the device: the handle.
 
-        ``packed.data`` may be a mapped file; the handle may keep it or copy it, and the caller lets go of it.
+        ``packed.data`` may be a mapped file, is only read, and begins at any address; the handle may keep it or copy
+        it, and the caller lets go of it.
         """
 
     @abstractmethod
     def bind(self, description: Description, handles: Mapping[str, Any], target: Target) -> Callable[..., Any]:
-        """The callable that replaces ``description``; ``handles`` has one for each of its slots, by key."""
+        """The callable that replaces ``description``; ``handles`` has one for each of its slots, by key.
+
+        A handle may be bound more than once. A call changes no input, and its result is no memory that calls share.
+        """
 
     @abstractmethod
     def resident_bytes(self, format: WeightFormat, shape: tuple[int, ...]) -> int:
-        """Bytes that a handle occupies, for planning."""
+        """Bytes that a handle occupies, exactly, for planning."""
