@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from guide import write_examples
+
+from truecluster._registry import Registry
+from truecluster._scaffold import KINDS, create
 
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "core" / "src" / "truecluster"
@@ -122,6 +126,23 @@ def test_a_plugin_imports_only_what_is_public(plugin: Path) -> None:
     assert violations(plugin / "tests", plugin, private, at_run_time=False) == []
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_plugin_imports_only_what_is_public(kind: str, tmp_path: Path) -> None:
+    plugin = create(kind, "fresh", tmp_path, Registry()).folder
+    private = {f"truecluster.{row}" for row in ROWS if row.startswith("_")} | NAMES
+    source = plugin / "src"
+    assert violations(source, source, private | {"truecluster.testing"}, at_run_time=False, but=CONTRACT) == []
+    assert violations(plugin, plugin, private, at_run_time=False) == []
+    test_the_declaration_of_a_plugin_imports_the_api_and_nothing_else(plugin)
+
+
+def test_the_examples_of_the_guide_import_only_what_is_public(tmp_path: Path) -> None:
+    write_examples(tmp_path)
+    private = {f"truecluster.{row}" for row in ROWS if row.startswith("_")} | NAMES
+    assert violations(tmp_path, tmp_path, private, at_run_time=False) == []
+    assert violations(tmp_path, tmp_path, {"truecluster.testing"}, at_run_time=False, but=CONTRACT) == []
+
+
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda path: path.name)
 def test_the_declaration_of_a_plugin_imports_the_api_and_nothing_else(plugin: Path) -> None:
     declaration = plugin / "src" / plugin.name / "plugin.py"
@@ -171,7 +192,7 @@ def violations(
 ) -> list[str]:
     """Every banned import below ``folder``, whose packages are named from ``root``, but in files that end so."""
     return [
-        f"{file.relative_to(ROOT)} imports {name}"
+        f"{file.relative_to(root)} imports {name}"
         for file in files(folder)
         if not file.name.endswith(but)
         for name in imports(file, at_run_time=at_run_time, package=package_of(file, root))

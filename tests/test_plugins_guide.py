@@ -61,7 +61,7 @@ def test_every_hook_has_a_section() -> None:
 def test_a_section_has_the_hook_and_every_field_of_the_spec(kind: str) -> None:
     hook, spec = KINDS[kind].hook, KINDS[kind].spec
     assert f"Hook `{hook}()` yields `{spec.__name__}`" in section(kind)
-    own = [field for field in attrs.fields(spec) if field.name not in attrs.fields_dict(api.Spec)]  # type: ignore[arg-type]
+    own = [field for field in attrs.fields(spec) if field.name not in attrs.fields_dict(api.Spec)]
     assert [field.name for field in own if f"`{declared(field)}`" not in section(kind)] == []
 
 
@@ -108,7 +108,7 @@ def signature(name: str, method: Any) -> str:
 
 @pytest.mark.parametrize(("anchor", "value"), [(a, value) for a, values in VALUES.items() for value in values])
 def test_every_field_of_a_value_is_named_in_its_section(anchor: str, value: type) -> None:
-    fields = [field.name for field in attrs.fields(value) if not field.name.startswith("_")]  # type: ignore[arg-type]
+    fields = [field.name for field in attrs.fields(value) if not field.name.startswith("_")]
     assert [name for name in fields if not re.search(rf"`{name}\b", section(anchor))] == []
 
 
