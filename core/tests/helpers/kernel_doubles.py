@@ -159,6 +159,13 @@ class Mute(Right):
         return " "
 
 
+class Silent(Right):
+    """Says nothing, not even an empty text."""
+
+    def details(self):
+        return None
+
+
 class Idle(Right):
     """Takes nothing."""
 

@@ -105,6 +105,13 @@ class Twins(Backend):
         return [*super().detect()] * 2
 
 
+class Sulky(Backend):
+    """Has a reason, and doesn't say which."""
+
+    def absent(self):
+        return " "
+
+
 class Turning(FarBackend):
     """Finds its devices in another order each time."""
 
@@ -303,6 +310,7 @@ RIGHT = [suite(Backend), suite(FarBackend)]
 DOUBLES = {
     "test_detected_devices_are_told_apart_and_described": Double(suite(Twins), "ids that differ"),
     "test_detecting_twice_finds_the_same": Double(suite(Turning), r"\['hpu:1', 'hpu:0'\]"),
+    "test_what_keeps_a_device_away_is_said": Double(suite(Sulky), "what keeps a device away\ncame: ' '"),
     "test_an_unknown_device_is_refused_naming_those_there_are": Double(suite(Trusting), "NodeError\ncame: nothing was"),
     "test_a_context_is_the_device_that_was_opened": Double(over(Misnamed), "expected: cpu, cpu\ncame: .*'CPU'"),
     "test_memory_is_total_and_free_in_bytes": Double(over(Swapped), "at most the total 4000000000\ncame: 8000000000"),

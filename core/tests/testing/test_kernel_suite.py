@@ -40,6 +40,7 @@ from kernel_doubles import (
     Scribbling,
     SharedScale,
     Shifted,
+    Silent,
     Stale,
     Strided,
     Threaded,
@@ -98,6 +99,7 @@ TWICE = Example(Twice(Linear(Slot("linear", Role.LINEAR, (17, 40)))), example)
 RIGHT = (suite_of(Right), suite_of(Rowwise), suite_of(Halves), suite_of(Doubling, examples=(TWICE,)))
 DOUBLES = {
     "test_it_runs_here_or_says_why": Double(suite_of(Mute), "why this machine can't"),
+    "test_it_says_what_it_works_with": Double(suite_of(Silent), "one line, or an empty one\ncame: None"),
     "test_it_takes_something": Double(suite_of(Idle), "give 'formats', 'more_formats', 'device' or 'examples'"),
     "test_a_foreign_format_is_left_to_others": Double(suite_of(Grasping), r"accepted\ncase: Linear .* no-such-format"),
     "test_a_foreign_description_is_left_to_others": Double(suite_of(Careless), r"accepted\ncase: OtherLinear"),

@@ -21,11 +21,14 @@ class Shop(CheckpointSource):
         cache.mkdir(exist_ok=True)
         if not (cache / name).exists():
             self.say(options, f"fetching {name}")
-            self.fetch(reference, Shop.folder / name, cache / name)
+            self.fetch(reference, Shop.shelf / name, cache / name)
         return str(cache / name)
 
     def cache(self, options):
         return Path(options.cache_dir)
+
+    def folder(self, options):
+        return str(self.cache(options))
 
     def say(self, options, line):
         options.say(line)
@@ -48,6 +51,20 @@ class Homely(Shop):
 
     def cache(self, options):
         return Path(options.cache_dir).with_name("home")
+
+
+class Secretive(Shop):
+    """Tells of another folder than it uses."""
+
+    def folder(self, options):
+        return f"{super().folder(options)}-of-downloads"
+
+
+class Sulky(Shop):
+    """Has a reason, and doesn't say which."""
+
+    def unreachable(self, patience):
+        return " "
 
 
 class Twice(Shop):
@@ -96,7 +113,7 @@ class _Suite(LocatorContract):
 
     def publish(self, folder, monkeypatch):
         (folder / "model").write_bytes(b"weights")
-        monkeypatch.setattr(Shop, "folder", folder, raising=False)
+        monkeypatch.setattr(Shop, "shelf", folder, raising=False)
         return "shop:model"
 
 
@@ -116,6 +133,8 @@ RIGHT = [suite(Shop)]
 DOUBLES = {
     "test_a_reference_leads_to_what_exists": Double(suite(Empty), "exists\ncame: model.model\nreference: shop:model"),
     "test_what_is_fetched_lies_in_the_cache": Double(suite(Homely), "a path below .*cache\ncame: .*home/model"),
+    "test_the_folder_of_downloads_is_told": Double(suite(Secretive), "has model\ncame: .*cache-of-downloads"),
+    "test_what_keeps_from_fetching_is_said": Double(suite(Sulky), "why nothing can be fetched\ncame: ' '"),
     "test_the_second_time_it_leads_to_the_same": Double(
         suite(Twice), "model\ncame: .*model.another\nreference: shop:m"
     ),

@@ -67,6 +67,12 @@ class DeviceContract(Contract):
         first, second = ([device.id for device in backend.detect()] for _ in range(2))
         require(first == second, f"{first} again", second)
 
+    def test_what_keeps_a_device_away_is_said(self, backend: DeviceBackend) -> None:
+        """`absent` is None, or says to the user what keeps a device from being used; it raises nothing."""
+        reason = backend.absent()
+        holds = reason is None or (isinstance(reason, str) and bool(reason.strip()))
+        require(holds, "None, or what keeps a device away", repr(reason))
+
     @pytest.mark.parametrize("id", ["no-such-device", "", "cpu:4711", "cuda:4711"])
     def test_an_unknown_device_is_refused_naming_those_there_are(self, backend: DeviceBackend, id: str) -> None:
         """`open` raises `NodeError` for an id that isn't there; its message names those that are."""

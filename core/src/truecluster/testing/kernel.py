@@ -69,6 +69,11 @@ class KernelContract(StateTests, HandleTests, Contract):
         holds = reason is None or (isinstance(reason, str) and bool(reason.strip()))
         require(holds, "None, or why this machine can't run the kernel", repr(reason))
 
+    def test_it_says_what_it_works_with(self, taken: Taken) -> None:
+        """`details` is a text of one line at most, which `tc doctor` shows."""
+        told = taken.kernel.details()
+        require(isinstance(told, str) and "\n" not in told, "a text of one line, or an empty one", repr(told))
+
     def test_it_takes_something(self, taken: Taken) -> None:
         """The kernel takes a description of the kit's catalogue, or one of the author's ``examples``."""
         every = (*EVERYTHING, *(example.description for example in self.examples))

@@ -15,6 +15,8 @@ from ._missing import missing
 from ._rules import refusal, require
 
 Locate = Callable[[str], str]
+PATIENCE_S = 1.0
+"""Seconds for a source to ask whether what it fetches from is there."""
 
 
 class LocatorContract(Contract):
@@ -48,9 +50,14 @@ class LocatorContract(Contract):
         return []
 
     @pytest.fixture
-    def locate(self, installed: Installed, cache: Path, said: list[str]) -> Locate:
+    def source(self, installed: Installed) -> CheckpointSource:
+        """The source under test."""
+        made: CheckpointSource = installed.target()
+        return made
+
+    @pytest.fixture
+    def locate(self, source: CheckpointSource, cache: Path, said: list[str]) -> Locate:
         """Asks the source under test, and holds that it answers with a text."""
-        source: CheckpointSource = installed.target()
 
         def ask(reference: str) -> str:
             found = source.open(reference, OpenOptions(cache_dir=str(cache), say=said.append))
@@ -68,6 +75,20 @@ class LocatorContract(Contract):
         """With ``cache_dir`` given, what is fetched is kept there and nowhere else."""
         found = Path(locate(reference))
         require(found.is_relative_to(cache), f"a path below {cache}", found, reference=reference)
+
+    def test_the_folder_of_downloads_is_told(
+        self, source: CheckpointSource, locate: Locate, reference: str, cache: Path
+    ) -> None:
+        """`folder` says where what is fetched is kept: what `open` answers lies below it."""
+        found, told = Path(locate(reference)), source.folder(OpenOptions(cache_dir=str(cache)))
+        holds = isinstance(told, str) and found.is_relative_to(told)
+        require(holds, f"a folder that has {found.name}", repr(told), reference=reference)
+
+    def test_what_keeps_from_fetching_is_said(self, source: CheckpointSource, reference: str) -> None:
+        """`unreachable` is None, or says to the user why nothing new can be fetched; it raises nothing."""
+        reason = source.unreachable(PATIENCE_S)
+        holds = reason is None or (isinstance(reason, str) and bool(reason.strip()))
+        require(holds, "None, or why nothing can be fetched", repr(reason), reference=reference)
 
     def test_the_second_time_it_leads_to_the_same(self, locate: Locate, reference: str) -> None:
         """The same reference leads to the same path while nothing changes."""
