@@ -23,8 +23,9 @@ env: .venv/made
 demo: env
 	$(BIN)/tc run --arch qwen2 --quant int4 "Say hello."
 
+# Two at a time, file by file: half of the tests wait for processes more than they compute.
 test: env
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 # What the tests of two packages run of them, by themselves.
 coverage: env

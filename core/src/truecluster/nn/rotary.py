@@ -75,7 +75,7 @@ class Angles:
         if not 0 <= at < STRETCH:
             self._start, at = position, 0
             stretch = torch.arange(position, position + STRETCH, dtype=torch.int32, device=self._frequencies.device)
-            self._ahead = list(zip(*(table.split(1) for table in self.of(stretch)), strict=True))
+            self._ahead = list(zip(*(table[:, None].unbind() for table in self.of(stretch)), strict=True))
         return self._ahead[at]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -41,12 +42,13 @@ def fetch(request: Mapping[str, Any], repository: Path, options: OpenOptions) ->
 
 def held_bytes(folder: Path) -> int:
     """Of all files in and below a folder, links not followed."""
-    return sum(_size(path) for path in folder.rglob("*"))
+    return sum(_size(os.path.join(at, name)) for at, _, names in os.walk(folder) for name in names)
 
 
-def _size(path: Path) -> int:
+def _size(path: str) -> int:
     try:
-        return path.lstat().st_size if path.is_file() and not path.is_symlink() else 0
+        facts = os.lstat(path)
+        return facts.st_size if stat.S_ISREG(facts.st_mode) else 0
     except OSError:  # it was renamed a moment ago
         return 0
 
