@@ -40,7 +40,7 @@ class Mine(Planner):
 """,
     "tcplug_mine/contract.py": """
 from hypothesis import given, strategies
-from truecluster.testing._rules import ranging, require
+from truecluster.testing.rules import ranging, require
 from truecluster.testing.planner import PlannerContract
 
 class TestMine(PlannerContract):

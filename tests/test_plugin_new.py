@@ -129,7 +129,7 @@ def test_the_tests_of_a_package_find_a_mistake(workshop: Environment, author: Pa
     source.write_text(source.read_text().replace("start = span.stop", "start = span.stop + 1"))
     broken = workshop.python(*PYTEST, cwd=folder)
     assert broken.returncode == 1
-    assert "truecluster.testing._rules.Broken" in broken.stdout
+    assert "truecluster.testing.rules.Broken" in broken.stdout
 
 
 def test_what_is_removed_leaves_nothing(workshop: Environment, tmp_path: Path) -> None:

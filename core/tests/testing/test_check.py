@@ -37,7 +37,7 @@ CONTRACT = """
 import pytest
 from hypothesis import given, strategies
 from truecluster.testing._missing import missing
-from truecluster.testing._rules import ranging, require
+from truecluster.testing.rules import ranging, require
 from truecluster.testing.planner import PlannerContract
 
 class TestMine(PlannerContract):

@@ -54,8 +54,8 @@ from truecluster.api import KernelSpec, Role, Slot
 from truecluster.nn import Linear
 from truecluster.testing._contract import Installed
 from truecluster.testing._host import Plain
-from truecluster.testing._rules import ranging
 from truecluster.testing.kernel import Example, KernelContract
+from truecluster.testing.rules import ranging
 
 PLAIN = Plain()
 SUITE = KernelContract

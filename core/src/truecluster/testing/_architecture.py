@@ -17,7 +17,7 @@ from ._contract import Contract, Installed
 from ._missing import missing
 from ._network import FP32, Network, all_slots, bound, source
 from ._oracle import Example, fields_of, random_model
-from ._rules import ranging, require
+from .rules import ranging, require
 
 PLAIN = {
     "vocab_size": 97,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from truecluster.api import Architecture, CheckpointError, DType, ModelConfig
 
 from ._architecture import ArchitectureSuite, Variant
-from ._rules import Broken, ranging, refusal, require
+from .rules import Broken, ranging, refusal, require
 
 Refused = tuple[Mapping[str, Any], str]
 UNSUPPORTED: Mapping[str, Refused] = {

@@ -13,7 +13,7 @@ from truecluster.api import AddConstant, Architecture, Dialect, RotaryRows
 from ._architecture import ArchitectureSuite, Model, Variant
 from ._network import all_slots, bound, source
 from ._oracle import library
-from ._rules import require
+from .rules import require
 
 UNUSUAL = {
     "rms_norm_eps": 1e-3,

@@ -13,7 +13,7 @@ from truecluster.nn import Batch, attention_factor, inverse_frequencies, tables
 
 from ._architecture import ArchitectureSuite, Model, Variant, close, surplus
 from ._network import Network, Sequences
-from ._rules import require
+from .rules import require
 
 TOKENS = 40
 """Over a page of sequence state."""

@@ -24,7 +24,7 @@ from truecluster.api import (
 )
 
 from ._edge_ends import KEY, PEER_GONE, EdgeGiven, Ends, Message, Opened, nowhere
-from ._rules import refusal, require
+from .rules import refusal, require
 
 By = Literal["own", "peer"]
 

@@ -26,8 +26,8 @@ from truecluster.api import (
     Write,
 )
 
-from ._rules import require
 from ._transports import TransportGiven
+from .rules import require
 
 KEY = b"the key of the contract"
 PEER_GONE = (EdgeEnded, EdgeBroken)

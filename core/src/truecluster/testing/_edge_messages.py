@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from truecluster.api import EdgeBroken, EdgeTimeout
 
 from ._edge_ends import EdgeGiven, Message, Opened, Route, nowhere, to
-from ._rules import ranging, refusal, require
+from .rules import ranging, refusal, require
 
 DTYPES = [
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16),

@@ -23,7 +23,7 @@ from truecluster.api import (
 
 from ._edge_ends import FOREIGN, GREETING, EdgeGiven, Ends, Message, Prove, saying, silent_after
 from ._patience import held, held_at_last
-from ._rules import ranging, refusal, require
+from .rules import ranging, refusal, require
 
 STRANGERS: dict[str, tuple[Prove, type[Exception]]] = {
     "another key": (prover(b"another"), HandshakeError),

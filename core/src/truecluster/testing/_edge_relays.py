@@ -15,7 +15,7 @@ from truecluster.api import (
 )
 
 from ._edge_ends import PEER_GONE, EdgeGiven, Ends, nowhere
-from ._rules import refusal, require
+from .rules import refusal, require
 
 
 class RelayRules(EdgeGiven):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from truecluster.api import CannotPack, CheckpointError, WeightFormat
 
 from ._format import FormatUnderTest
-from ._rules import refusal, require
 from ._values import CUTS, DTYPES, VALUES, Weights, difference, over_weights
+from .rules import refusal, require
 
 NEGLIGIBLE = 1e-6
 """An error of one weight that never counts: formats may flush what is far smaller than any weight that matters."""

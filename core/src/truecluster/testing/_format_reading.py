@@ -13,8 +13,8 @@ from truecluster._weights.store import Store
 from truecluster.api import CheckpointError, WeightFormat
 
 from ._format import FormatUnderTest
-from ._rules import refusal, require
 from ._values import CUTS, ORDERS, Weights, difference, over_weights
+from .rules import refusal, require
 
 
 class ReadingRules(FormatUnderTest):

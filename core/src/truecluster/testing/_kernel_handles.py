@@ -19,7 +19,7 @@ from ._kernel_cases import Case, Taken
 from ._kernel_catalogue import BIASED, EMBEDDINGS, LINEARS, NORMS, ONE_OF_EACH
 from ._kernel_rows import RowTests, same
 from ._lowered import Bound, bound_to, error, packed_of
-from ._rules import Broken, require
+from .rules import Broken, require
 
 TIED = Slot("embed.tokens", Role.HEAD, (33, 160))
 """Read by an embedding and by a linear."""

@@ -14,7 +14,7 @@ from ._kernel_cases import Case, Taken
 from ._kernel_catalogue import ONE_OF_EACH, ROWS_TO_ROWS
 from ._kernel_values import ValueTests
 from ._lowered import threads
-from ._rules import Broken, ranging, require
+from .rules import Broken, ranging, require
 
 OUTLIER = 1e4
 """Times what its mates are."""

@@ -11,7 +11,7 @@ from truecluster.api import Kernel
 from ._kernel_cases import Case, Taken
 from ._kernel_catalogue import STATEFUL
 from ._kernel_rows import RowTests, claimed, fewer, same
-from ._rules import require
+from .rules import require
 
 
 class StateTests(RowTests):

@@ -18,7 +18,7 @@ from truecluster.nn import torch_dtype
 from ._kernel_cases import ROUNDING, Case, Taken
 from ._kernel_catalogue import BIASED, COMPOSITES, EMBEDDINGS, HEAD_LINEARS, LINEARS, NORMS, ROWS_TO_ROWS
 from ._lowered import error, unpacked
-from ._rules import ranging, require
+from .rules import ranging, require
 
 SIZES = (1.0, 1e-3, 1e3)
 """Of the elements that are given; the smallest shows whether a norm adds its eps."""

@@ -32,7 +32,7 @@ from truecluster.api import (
 from truecluster.nn import PAGE, Batch, Lowering, Row, SequenceState, torch_dtype
 
 from ._host import HostDevice, Plain
-from ._rules import require
+from .rules import require
 
 FP32 = Dtypes(DType.FP32, DType.FP32)
 Piece = tuple[int, int, torch.Tensor]

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from ._rules import require
+from .rules import require
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ import pytest
 
 from truecluster.api import AddressError, PluginError, StreamTransport, TransportSpec
 
-from ._rules import refusal, require
 from ._stream_ends import StreamGiven, open_and_close
+from .rules import refusal, require
 
 
 class AddressRules(StreamGiven):

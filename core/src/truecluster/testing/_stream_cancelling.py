@@ -13,8 +13,8 @@ from anyio.abc import ByteStream
 from truecluster.api import StreamTransport
 
 from ._patience import held, held_at_last
-from ._rules import require
 from ._stream_ends import StreamGiven, expect, noise, open_and_close
+from .rules import require
 
 STEPS = range(30)
 """Turns of the event loop after which a call is cancelled: one call in each of its awaits."""

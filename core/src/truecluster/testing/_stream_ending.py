@@ -12,8 +12,8 @@ from anyio.abc import ByteStream
 
 from truecluster.api import StreamTransport, TransportSpec
 
-from ._rules import refusal
 from ._stream_ends import StreamGiven, expect, noise
+from .rules import refusal
 
 
 class EndRules(StreamGiven):

@@ -14,8 +14,8 @@ from anyio.abc import AsyncResource, ByteStream
 
 from truecluster.api import StreamTransport, TransportSpec
 
-from ._rules import Broken, require
 from ._transports import TransportGiven
+from .rules import Broken, require
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup

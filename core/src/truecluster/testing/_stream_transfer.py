@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from truecluster.api import StreamTransport
 
-from ._rules import ranging, require
 from ._stream_ends import PIECE, StreamGiven, deliver, expect, noise, read
+from .rules import ranging, require
 
 
 class TransferRules(StreamGiven):

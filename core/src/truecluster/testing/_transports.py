@@ -16,7 +16,7 @@ from truecluster.api import EdgeTransport, TransportSpec
 
 from ._contract import Contract, Installed
 from ._patience import Background
-from ._rules import LONGEST, require
+from .rules import LONGEST, require
 
 T = TypeVar("T")
 _FAR = f"{__package__}._far"

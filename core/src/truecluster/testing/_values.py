@@ -10,7 +10,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ._rules import ranging
+from .rules import ranging
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 """What `WeightFormat.pack` takes."""

@@ -16,7 +16,7 @@ from ._architecture_numbers import FEATURES, NumberRules
 from ._architecture_steps import StepRules
 from ._network import parts
 from ._oracle import Example
-from ._rules import require
+from .rules import require
 
 __all__ = ["FEATURES", "UNSUPPORTED", "ArchitectureContract", "Example", "Variant"]
 

@@ -31,7 +31,7 @@ from truecluster.api import (
 from ._contract import Contract, Installed
 from ._damage import changed_bytes, held, huge_numbers, is_mapped, outcome, places, replace
 from ._missing import missing
-from ._rules import Broken, ranging, refusal, require
+from .rules import Broken, ranging, refusal, require
 
 Tensors = Mapping[str, torch.Tensor]
 FORMATS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from truecluster.api import DeviceBackend, DeviceContext, DeviceInfo, DType, Dtypes, NodeError, OutOfMemory
 
 from ._contract import Contract, Installed
-from ._rules import Broken, ranging, refusal, require
+from .rules import Broken, ranging, refusal, require
 
 DTYPES = (
     *(torch.float32, torch.float16, torch.bfloat16),

@@ -10,8 +10,8 @@ from truecluster.api import PluginError, WeightFormat
 from ._contract import Installed
 from ._format_packing import PackingRules
 from ._format_reading import ReadingRules
-from ._rules import refusal, require
 from ._values import Weights, over_weights
+from .rules import refusal, require
 
 
 class FormatContract(PackingRules, ReadingRules):

@@ -20,7 +20,7 @@ from ._kernel_state import StateTests
 from ._kernel_strangers import STRANGERS, Elsewhere, Foreign
 from ._kernel_values import Example
 from ._lowered import holds
-from ._rules import require
+from .rules import require
 
 __all__ = ["Example", "KernelContract"]
 

@@ -12,7 +12,7 @@ from truecluster.api import CheckpointError, CheckpointSource, OpenOptions
 
 from ._contract import Contract, Installed
 from ._missing import missing
-from ._rules import refusal, require
+from .rules import refusal, require
 
 Locate = Callable[[str], str]
 PATIENCE_S = 1.0

@@ -19,7 +19,7 @@ from truecluster.api import COORDINATOR, Part, Placement, PlanError, Planner, Sp
 
 from ._contract import Contract, Installed
 from ._questions import Question, easy, hopeless, questions
-from ._rules import Broken, ranging, refusal, require
+from .rules import Broken, ranging, refusal, require
 
 
 class PlannerContract(Contract):

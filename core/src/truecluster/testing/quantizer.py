@@ -13,7 +13,7 @@ from truecluster.api import CannotPack, Packed, PluginError, QuantizerSpec, Role
 
 from ._contract import Contract, Installed, registry
 from ._missing import missing
-from ._rules import refusal, require
+from .rules import refusal, require
 
 KEEP = "keep"
 SHAPES: Mapping[Role, Sequence[tuple[int, ...]]] = {

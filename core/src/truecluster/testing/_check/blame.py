@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Collection, Iterator
 from types import TracebackType
 
-from .._rules import Broken, shown
+from ..rules import Broken, shown
 
 ARGUMENT = re.compile(r"    (\w+)=(.*)")
 EXAMPLE = re.compile(r"[\w ]+: \w+\(\n")

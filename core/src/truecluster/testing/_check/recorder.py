@@ -15,7 +15,7 @@ from truecluster._registry import Offer, Registry
 from truecluster._registry.suggest import near
 
 from .._missing import Missing
-from .._rules import Broken, shown
+from ..rules import Broken, shown
 from . import blame
 from .outcomes import BROKEN, MISSING, SKIPPED, Outcome
 

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 from hypothesis import HealthCheck, Phase, settings
 
+__all__ = ["Broken", "ranging", "refusal", "require"]
+
 LONGEST = 400
 """Characters of one value in a message."""
 
