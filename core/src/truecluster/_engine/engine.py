@@ -83,7 +83,10 @@ class Engine:
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
         greedy = sampling.top_p == 0  # only the likeliest token is kept
         params = SampleParams(
-            temperature=0.0 if greedy else sampling.temperature, top_p=1.0 if greedy else sampling.top_p, seed=seed
+            temperature=0.0 if greedy else sampling.temperature,
+            top_p=1.0 if greedy else sampling.top_p,
+            seed=seed,
+            choice=request.choice,
         )
         sequence = Sequence(request, params, self._observed(request, on_event), list(request.prompt))
         if request.max_tokens == 0:

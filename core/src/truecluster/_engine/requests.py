@@ -37,12 +37,16 @@ class Sampling:
 
 @attrs.frozen(kw_only=True)
 class Request:
-    """A prompt in tokens, at least one. ``max_tokens`` counts what is generated; any id of ``eos`` ends it."""
+    """A prompt in tokens, at least one. ``max_tokens`` counts what is generated; any id of ``eos`` ends it.
+
+    ``choice`` tells apart requests that differ in nothing else, so that one seed gives each an answer of its own.
+    """
 
     prompt: tuple[int, ...]
     max_tokens: int
     eos: frozenset[int]
     sampling: Sampling = Sampling()
+    choice: int = 0
 
 
 @attrs.frozen
