@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import anyio
 import attrs
 import httpx
+import openai
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
@@ -52,9 +53,10 @@ class FakeHandle:
 
 @attrs.define
 class FakeEngine:
-    """Answers every request with ``events``, or keeps it waiting where there are none."""
+    """Answers with ``events``, or what is in ``by_choice``; keeps a request waiting where there are none."""
 
     events: list[Event] = attrs.field(factory=lambda: answer("Hello"))
+    by_choice: list[list[Event]] = attrs.field(factory=list)
     asked: list[Request] = attrs.field(factory=list)
     handles: list[FakeHandle] = attrs.field(factory=list)
     refuse: TrueClusterError | None = None
@@ -64,7 +66,8 @@ class FakeEngine:
             raise self.refuse
         self.asked.append(request)
         self.handles.append(FakeHandle())
-        threading.Thread(target=lambda: [on_event(event) for event in self.events], daemon=True).start()
+        events = self.by_choice[request.choice] if self.by_choice else self.events
+        threading.Thread(target=lambda: [on_event(event) for event in events], daemon=True).start()
         return self.handles[-1]
 
 
@@ -141,6 +144,12 @@ def running(server: Running) -> Running:
 def stoppable() -> Iterator[Running]:
     with started() as server:
         yield server
+
+
+@pytest.fixture
+def official(running: Running) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{running.url}/v1", api_key="unused", max_retries=0) as client:
+        yield client
 
 
 @pytest.fixture

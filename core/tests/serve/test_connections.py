@@ -3,42 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 import time
 from typing import Any
 
 import httpx
 import pytest
+from sockets import open_request, wait_until
 
 from truecluster._engine.requests import FinishedEvent
 from truecluster._serve import listen
 from truecluster.api import AddressError
 
+CHATS = "/v1/chat/completions"
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
-
-
-def wait_until(condition: Any, seconds: float = 5.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it didn't happen in time"
-        time.sleep(0.01)
-
-
-def open_request(port: int, path: str = "/v1/chat/completions", body: dict[str, Any] = CHAT) -> socket.socket:
-    content = json.dumps(body).encode()
-    head = (
-        f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
-    )
-    connection = socket.create_connection(("127.0.0.1", port), timeout=10)
-    connection.sendall(head.encode() + content)
-    return connection
 
 
 def test_clients_that_leave_cancel_their_requests(running: Any, client: httpx.Client) -> None:
     engine = running.state.engine
     engine.events = []
-    connections = [open_request(running.port) for _ in range(20)]
+    connections = [open_request(running.port, CHATS, CHAT) for _ in range(20)]
     wait_until(lambda: len(engine.asked) == 20)
     assert not any(handle.cancelled.is_set() for handle in engine.handles)
     for connection in connections:
@@ -90,7 +74,7 @@ def test_an_address_of_another_machine_is_refused() -> None:
 
 def test_stopping_frees_the_port_even_while_a_request_waits(stoppable: Any) -> None:
     stoppable.state.engine.events = []
-    with contextlib.closing(open_request(stoppable.port)):
+    with contextlib.closing(open_request(stoppable.port, CHATS, CHAT)):
         wait_until(lambda: len(stoppable.state.engine.asked) == 1)
         started = time.monotonic()
         stoppable.stop()

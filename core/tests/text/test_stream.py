@@ -73,7 +73,7 @@ def ask(byte_data: TokenizerData) -> Callable[..., TextRequest]:
 async def both(engine: FakeEngine, request: TextRequest) -> Completion:
     """The same answer from both ways of asking."""
     waited = await anyio.to_thread.run_sync(complete, engine, request)
-    assert await acomplete(engine, request) == waited
+    assert await acomplete(engine, [request]) == [waited]
     return waited
 
 
@@ -108,7 +108,7 @@ async def test_a_failure_is_never_an_answer(ask: Callable[..., TextRequest], rea
     with pytest.raises(NodeError, match=message or "cancelled"):
         complete(engine, ask())
     with pytest.raises(NodeError, match=message or "cancelled"):
-        await acomplete(engine, ask())
+        await acomplete(engine, [ask()])
 
 
 def test_text_comes_as_it_grows_and_leaving_cancels(ask: Callable[..., TextRequest]) -> None:
@@ -124,7 +124,7 @@ def test_text_comes_as_it_grows_and_leaving_cancels(ask: Callable[..., TextReque
 async def test_text_comes_as_it_grows_in_an_event_loop_and_cancelling_cancels(ask: Callable[..., TextRequest]) -> None:
     engine, got = FakeEngine(tokens("aéb")), ""
     with anyio.move_on_after(5) as scope:
-        async for event in astream(engine, ask()):
+        async for _, event in astream(engine, [ask()]):
             assert isinstance(event, TextDelta)
             got += event.text
             if got == "aéb":

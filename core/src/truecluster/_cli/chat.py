@@ -128,8 +128,8 @@ async def _answer(hosted: Hosted, asking: Asking, conversation: Conversation, li
     request = await run_sync(request_of, hosted.model, hosted.text, asking, messages, line)
     cost, text, finished = Cost(), "", None
     with anyio.CancelScope() as scope, _interrupts(scope.cancel):
-        async with aclosing(astream(hosted.engine, request)) as events:
-            async for event in events:
+        async with aclosing(astream(hosted.engine, [request])) as events:
+            async for _, event in events:
                 if isinstance(event, TextDelta):
                     cost.more()
                     text += event.text

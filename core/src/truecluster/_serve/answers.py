@@ -4,56 +4,46 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
-from truecluster._text import Completion
+from truecluster._text import AnswerEnd, Completion, TextRequest
 
-Answer = Callable[[str, Sequence[Completion]], dict[str, Any]]
-"""(model name, one completion a choice) → the response body."""
+from .shapes import Piece, Shape
 
 _FINGERPRINT = f"truecluster-{version('truecluster')}"
 
 
-def _usage(completions: Sequence[Completion]) -> dict[str, int]:
-    prompt = sum(completion.prompt_tokens for completion in completions)
-    generated = sum(completion.completion_tokens for completion in completions)
+def usage(requests: Sequence[TextRequest], generated: int) -> dict[str, int]:
+    """A ``CompletionUsage``; a prompt that is answered in several ways counts once."""
+    prompt = sum(len(request.tokens.prompt) for request in requests if request.tokens.choice == 0)
     return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}
 
 
-def _answer(
-    prefix: str, kind: str, model: str, choices: list[dict[str, Any]], completions: Sequence[Completion]
-) -> dict[str, Any]:
+def heading(shape: Shape, kind: str, model: str) -> dict[str, Any]:
+    """What an answer begins with, the same in all chunks of a stream."""
     return {
-        "id": f"{prefix}-{secrets.token_hex(16)}",
+        "id": f"{shape.prefix}-{secrets.token_hex(16)}",
         "object": kind,
         "created": int(time.time()),
         "model": model,
         "system_fingerprint": _FINGERPRINT,
-        "choices": choices,
-        "usage": _usage(completions),
     }
 
 
-def _choice(index: int, completion: Completion) -> dict[str, Any]:
-    return {"index": index, "logprobs": None, "finish_reason": completion.finish_reason}
+def choice(index: int, piece: Piece, reason: AnswerEnd | None) -> dict[str, Any]:
+    """One of an answer's choices, whole or a piece of it."""
+    return {"index": index, **piece, "logprobs": None, "finish_reason": reason}
 
 
-def completion_answer(model: str, completions: Sequence[Completion]) -> dict[str, Any]:
-    """A ``CreateCompletionResponse``."""
-    choices = [{**_choice(i, completion), "text": completion.text} for i, completion in enumerate(completions)]
-    return _answer("cmpl", "text_completion", model, choices, completions)
-
-
-def chat_answer(model: str, completions: Sequence[Completion]) -> dict[str, Any]:
-    """A ``CreateChatCompletionResponse``."""
-    choices = [{**_choice(i, completion), "message": _message(completion)} for i, completion in enumerate(completions)]
-    return _answer("chatcmpl", "chat.completion", model, choices, completions)
-
-
-def _message(completion: Completion) -> dict[str, Any]:
-    return {"role": "assistant", "content": completion.text, "refusal": None}
+def answer(shape: Shape, model: str, requests: Sequence[TextRequest], done: Sequence[Completion]) -> dict[str, Any]:
+    """The whole response to ``requests``, one completion for each."""
+    return {
+        **heading(shape, shape.whole_object, model),
+        "choices": [choice(i, shape.whole(one.text), one.finish_reason) for i, one in enumerate(done)],
+        "usage": usage(requests, sum(one.completion_tokens for one in done)),
+    }
 
 
 def model_answer(name: str, created: int) -> dict[str, Any]:

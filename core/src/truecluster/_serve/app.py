@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any
 
+import attrs
 from anyio import to_thread
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp
 
-from truecluster._text import acomplete
+from truecluster._text import acomplete, astream
 from truecluster.api import RequestError
 
 from . import errors
-from .answers import Answer, chat_answer, completion_answer, model_answer
+from .answers import answer, model_answer
 from .body import read_body
-from .calls import Call, parse_chat, parse_completion
+from .calls import Call, Streaming
+from .chunks import Chunks
+from .events import DONE, EventStream, frame
+from .guard import Guarded
+from .identity import Identified
+from .options import ServeOptions
+from .parsing import parse_chat, parse_completion
+from .shapes import CHAT, COMPLETION, Shape
 from .state import ServeState
-from .waiting import gather, while_connected
+from .waiting import while_connected
 
 _log = logging.getLogger("truecluster.serve")
 
@@ -28,10 +38,21 @@ WARNING_HEADER = "x-truecluster-warning"
 _SHOWN_NAMES, _SHOWN_LENGTH = 8, 64
 
 
-def create_app(state: ServeState) -> FastAPI:
+def create_app(state: ServeState, options: ServeOptions = ServeOptions()) -> ASGIApp:  # noqa: B008
     """The API for ``state``. It reads ``state`` on every request, so it can be served before the model is loaded."""
+    app: ASGIApp = routes(state, options)
+    return Identified(app if options.api_key is None else Guarded(app, options.api_key))
+
+
+def routes(state: ServeState, options: ServeOptions) -> FastAPI:
+    """The API without what is around it: names of requests, and the key."""
     app = FastAPI(title="TrueCluster", openapi_url=None, redirect_slashes=False)
     errors.install(app)
+
+    @app.get("/health")
+    async def health() -> JSONResponse:
+        readiness = state.ready()
+        return JSONResponse(attrs.asdict(readiness), status_code=200 if readiness.ready else 503)
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
@@ -47,30 +68,57 @@ def create_app(state: ServeState) -> FastAPI:
         return state.cluster()
 
     @app.post("/v1/completions")
-    async def completions(request: Request) -> JSONResponse:
-        return await _respond(state, request, parse_completion, completion_answer)
+    async def completions(request: Request) -> Response:
+        return await _respond(state, options, request, _COMPLETIONS)
 
     @app.post("/v1/chat/completions")
-    async def chat_completions(request: Request) -> JSONResponse:
-        return await _respond(state, request, parse_chat, chat_answer)
+    async def chat_completions(request: Request) -> Response:
+        return await _respond(state, options, request, _CHAT)
 
     return app
 
 
-async def _respond(state: ServeState, request: Request, parse: Callable[[bytes], Call], answer: Answer) -> JSONResponse:
+@attrs.frozen
+class _Endpoint:
+    """One of the routes that generate."""
+
+    parse: Callable[[bytes], Call]
+    shape: Shape
+
+
+_COMPLETIONS = _Endpoint(parse_completion, COMPLETION)
+_CHAT = _Endpoint(parse_chat, CHAT)
+
+
+async def _respond(state: ServeState, options: ServeOptions, request: Request, endpoint: _Endpoint) -> Response:
     raw = await read_body(request)
-    call = await to_thread.run_sync(parse, raw)
+    call = await to_thread.run_sync(endpoint.parse, raw)
     _require_model(state, call.model)
+    headers = _warning(call.unknown, options.strict_fields)
     readiness = state.ready()
     if not readiness.ready:
         raise errors.NotReady(readiness)
-    body = await while_connected(request, partial(_generate, state, call, answer))
-    return JSONResponse(body, headers=_warning(call.unknown))
+    if call.streaming is not None:
+        return EventStream(_frames(state, call, endpoint.shape, call.streaming), headers)
+    body = await while_connected(request, partial(_generate, state, call, endpoint.shape))
+    return JSONResponse(body, headers=headers)
 
 
-async def _generate(state: ServeState, call: Call, answer: Answer) -> dict[str, Any]:
-    prepared = await to_thread.run_sync(call.prepare, state.text)
-    return answer(call.model, await gather([partial(acomplete, state.engine, one) for one in prepared]))
+async def _generate(state: ServeState, call: Call, shape: Shape) -> dict[str, Any]:
+    requests = await to_thread.run_sync(call.prepare, state.text)
+    return answer(shape, call.model, requests, await acomplete(state.engine, requests))
+
+
+async def _frames(state: ServeState, call: Call, shape: Shape, streaming: Streaming) -> AsyncGenerator[bytes, None]:
+    requests = await to_thread.run_sync(call.prepare, state.text)
+    chunks = Chunks(shape, call.model, requests, streaming.include_usage)
+    async with contextlib.aclosing(astream(state.engine, requests)) as events:
+        async for index, event in events:
+            for chunk in chunks.of(index, event):
+                yield frame(chunk)
+    for chunk in chunks.end():
+        yield frame(chunk)
+    yield DONE
 
 
 def _shortened(name: str) -> str:
@@ -86,9 +134,11 @@ def _require_model(state: ServeState, name: str) -> None:
         )
 
 
-def _warning(unknown: tuple[str, ...]) -> dict[str, str]:
+def _warning(unknown: tuple[str, ...], strict: bool) -> dict[str, str]:
     if not unknown:
         return {}
     names = ", ".join(map(_shortened, unknown[:_SHOWN_NAMES]))
+    if strict:
+        raise RequestError(f"no schema knows these fields: {names}; leave them out", unknown[0][:_SHOWN_LENGTH])
     _log.warning("a request has fields that no schema knows, left alone: %s", names)
     return {WARNING_HEADER: f"unknown fields were ignored: {names}"}

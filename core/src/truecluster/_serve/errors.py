@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
+import attrs
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -12,6 +15,7 @@ from starlette.requests import ClientDisconnect
 
 from truecluster.api import RequestError, TrueClusterError
 
+from .identity import request_id
 from .state import Readiness
 
 _log = logging.getLogger("truecluster.serve")
@@ -34,38 +38,70 @@ class NotReady(Exception):
         super().__init__(f"Model is not ready. {counts}{loading}")
 
 
-def error_response(
-    status: int, message: str, type: str, param: str | None = None, code: str | None = None
-) -> JSONResponse:
+class Unauthorized(Exception):
+    """A request without the API key."""
+
+
+@attrs.frozen(kw_only=True)
+class Described:
     """An error as OpenAI's clients read it."""
-    error = {"message": message, "type": type, "param": param, "code": code}
-    return JSONResponse({"error": error}, status_code=status)
+
+    status: int
+    message: str
+    type: str = "invalid_request_error"
+    param: str | None = None
+    code: str | None = None
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """An ``ErrorResponse``."""
+        return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+
+    def response(self) -> JSONResponse:
+        return JSONResponse(self.body, status_code=self.status, headers=dict(self.headers))
 
 
-async def _bad_request(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    status = 404 if error.code == "model_not_found" else 400
-    return error_response(status, str(error), "invalid_request_error", error.param, error.code)
+def describe(error: Exception) -> Described:
+    """What a client may know of ``error``; what only its owner may know, paths and addresses, goes to the log."""
+    if isinstance(error, RequestError):
+        status = 404 if error.code == "model_not_found" else 400
+        return Described(status=status, message=str(error), param=error.param, code=error.code)
+    if isinstance(error, HTTPException):
+        return _refused(error)
+    if isinstance(error, NotReady):
+        return Described(status=503, message=str(error), type="cluster_not_ready")
+    if isinstance(error, Unauthorized):
+        return _unauthorized()
+    return _failed(error)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+def _refused(error: HTTPException) -> Described:
     usual = HTTPStatus(error.status_code).phrase
     message = _HELP.get(error.status_code, error.detail) if error.detail == usual else error.detail
-    response = error_response(error.status_code, message, "invalid_request_error")
-    response.headers.update(error.headers or {})
-    return response
+    return Described(status=error.status_code, message=message, headers=error.headers or {})
 
 
-async def _not_ready(request: Request, error: Exception) -> Response:
-    return error_response(503, str(error), "cluster_not_ready")
+def _unauthorized() -> Described:
+    return Described(
+        status=401,
+        message="this server needs its API key; send it as 'Authorization: Bearer KEY'",
+        type="authentication_error",
+        code="invalid_api_key",
+        headers={"www-authenticate": "Bearer"},
+    )
 
 
-async def _failed(request: Request, error: Exception) -> Response:
-    """What exactly failed is for the log: it can hold addresses and paths."""
-    if isinstance(error, TrueClusterError):
-        _log.error("a request failed: %s", error)
-    return error_response(500, "the cluster failed while answering; try again", "server_error")
+def _failed(error: Exception) -> Described:
+    number = request_id()
+    known = isinstance(error, TrueClusterError)
+    _log.error("request %s failed: %s", number, error if known else type(error).__name__, exc_info=not known and error)
+    message = f"the cluster failed while answering; try again (its log knows more of {number})"
+    return Described(status=500, message=message, type="server_error")
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    return describe(error).response()
 
 
 async def _gone(request: Request, error: Exception) -> Response:
@@ -74,9 +110,6 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 def install(app: FastAPI) -> None:
     """Answer every exception of ``app`` in OpenAI's shape."""
-    app.add_exception_handler(RequestError, _bad_request)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(NotReady, _not_ready)
+    for kind in (RequestError, HTTPException, NotReady, TrueClusterError, Exception):
+        app.add_exception_handler(kind, _answer)
     app.add_exception_handler(ClientDisconnect, _gone)
-    app.add_exception_handler(TrueClusterError, _failed)
-    app.add_exception_handler(Exception, _failed)

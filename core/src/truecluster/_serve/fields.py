@@ -73,20 +73,30 @@ def _is(value: Any, other: Any) -> bool:
 
 
 class Fields:
-    """A body, taken apart field by field."""
+    """An object of a body, taken apart field by field. Errors name a field by its ``path`` in the body."""
 
-    def __init__(self, body: Mapping[str, Any]) -> None:
+    def __init__(self, body: Mapping[str, Any], path: str = "") -> None:
         self._left = {name: value for name, value in body.items() if value is not None}
+        self._path = path
+        self._inner: list[Fields] = []
 
     def take(self, name: str, check: Check[T], default: T) -> T:
         """The checked value, or ``default`` where the field is absent or null."""
-        return check(name, self._left.pop(name)) if name in self._left else default
+        return check(self._path + name, self._left.pop(name)) if name in self._left else default
 
     def need(self, name: str, check: Check[T]) -> T:
         """The checked value. Raises `RequestError` where the field is absent or null."""
         if name not in self._left:
-            raise RequestError(f"'{name}' is missing", name)
-        return check(name, self._left.pop(name))
+            raise RequestError(f"'{self._path}{name}' is missing", self._path + name)
+        return check(self._path + name, self._left.pop(name))
+
+    def inside(self, name: str) -> Fields | None:
+        """The fields of an object inside this one, whose `unknown` fields count as this one's."""
+        value = self.take(name, mapping, None)
+        if value is None:
+            return None
+        self._inner.append(Fields(value, f"{self._path}{name}."))
+        return self._inner[-1]
 
     def accept(self, harmless: Mapping[str, Check[Any]]) -> None:
         """Take fields that change nothing in the answer."""
@@ -97,11 +107,13 @@ class Fields:
         """Take fields that aren't honoured: each must have one of the values that ask for nothing."""
         for name in neutral.keys() & self._left.keys():
             if not any(_is(self._left[name], value) for value in neutral[name]):
+                path = self._path + name
                 raise RequestError(
-                    f"'{name}' isn't supported yet, except where it asks for nothing; leave it out", name
+                    f"'{path}' isn't supported yet, except where it asks for nothing; leave it out", path
                 )
             del self._left[name]
 
     def unknown(self) -> tuple[str, ...]:
         """The names that nobody took."""
-        return tuple(self._left)
+        inner = (name for fields in self._inner for name in fields.unknown())
+        return (*(self._path + name for name in self._left), *inner)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import anyio
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from truecluster.api import AddressError
 
@@ -48,7 +48,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(app: FastAPI) -> uvicorn.Config:
+def _config(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http="h11",
@@ -66,7 +66,7 @@ def _config(app: FastAPI) -> uvicorn.Config:
     )
 
 
-async def serve(app: FastAPI, sock: socket.socket) -> None:
+async def serve(app: ASGIApp, sock: socket.socket) -> None:
     """Serve until cancelled; then requests under way get two seconds, and the socket is closed."""
     server = _Server(_config(app))
 

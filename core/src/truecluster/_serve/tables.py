@@ -25,14 +25,9 @@ HARMLESS: Mapping[str, Check[Any]] = {
 """They change nothing in an answer's text."""
 
 _BOTH: Neutral = {
-    "n": (1,),
-    "stream": (False,),
-    "stream_options": (),
     "frequency_penalty": _ZERO,
     "presence_penalty": _ZERO,
     "logit_bias": ({},),
-    "best_of": (1,),
-    "echo": (False,),
 }
 
 _PEERS: Neutral = {
@@ -107,4 +102,8 @@ CHAT: Neutral = {
     "moderation": (),
     "suffix": (),
     "prompt": (),
+    "best_of": (1,),
+    "echo": (False,),
 }
+
+STREAM_OPTIONS: Neutral = {"include_obfuscation": (False,), "continuous_usage_stats": (False,)}

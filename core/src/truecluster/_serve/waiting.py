@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import anyio
@@ -36,23 +36,3 @@ async def while_connected(request: Request, work: Callable[[], Awaitable[T]]) ->
     if not results:
         raise ClientDisconnect
     return results[0]
-
-
-async def gather(work: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Run all at once; results in order. The first failure cancels the others and is raised, not a group."""
-    results: dict[int, T] = {}
-    failures: list[Exception] = []
-
-    async def run(index: int, one: Callable[[], Awaitable[T]]) -> None:
-        try:
-            results[index] = await one()
-        except Exception as error:
-            failures.append(error)
-            group.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as group:
-        for index, one in enumerate(work):
-            group.start_soon(run, index, one)
-    if failures:
-        raise failures[0]
-    return [results[index] for index in range(len(work))]

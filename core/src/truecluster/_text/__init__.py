@@ -3,6 +3,7 @@
 from .defaults import GenerationDefaults
 from .model import TextModel
 from .requests import (
+    AnswerEnd,
     Completion,
     Engine,
     Handle,
@@ -12,10 +13,11 @@ from .requests import (
     TextOptions,
     TextRequest,
 )
-from .stream import acomplete, astream, complete, stream
+from .stream import acomplete, astream, complete, stream, succeeded
 from .unicode import require_unicode
 
 __all__ = [
+    "AnswerEnd",
     "Completion",
     "Engine",
     "GenerationDefaults",
@@ -31,4 +33,5 @@ __all__ = [
     "complete",
     "require_unicode",
     "stream",
+    "succeeded",
 ]

@@ -57,7 +57,8 @@ class TextModel:
         ids = self._encoded(prompt) if isinstance(prompt, str) else self._checked(prompt)
         if not ids:
             raise RequestError("the prompt is empty; give at least one token", "prompt")
-        return self._request(ids, self.eos, options, COMPLETION_TOKENS, "prompt")
+        request = self._request(ids, self.eos, options, COMPLETION_TOKENS, "prompt")
+        return attrs.evolve(request, prefix=self._text_of(prompt)) if options.echo else request
 
     def prepare_chat(self, messages: Sequence[Mapping[str, Any]], options: TextOptions) -> TextRequest:
         """Messages as OpenAI's API has them, through the model's chat template. As `prepare_completion`."""
@@ -72,6 +73,9 @@ class TextModel:
         if not all(0 <= id < self.tokenizer.size for id in prompt):
             raise RequestError(f"'prompt' holds ids outside 0 to {self.tokenizer.size - 1}", "prompt")
         return prompt
+
+    def _text_of(self, prompt: str | Sequence[int]) -> str:
+        return prompt if isinstance(prompt, str) else self.tokenizer.decode(list(prompt), control=True)
 
     def _request(
         self, prompt: Sequence[int], eos: frozenset[int], options: TextOptions, default: int, param: str

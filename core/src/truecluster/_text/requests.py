@@ -13,17 +13,20 @@ from .tokenizer import Tokenizer
 
 MAX_STOPS = 4
 
+AnswerEnd = Literal["stop", "length"]
+
 
 @attrs.frozen(kw_only=True)
 class TextOptions:
     """How to answer. ``max_tokens`` ``None`` takes the default of the kind of prompt; at most four stop strings.
 
-    Raises `RequestError` naming the field.
+    ``echo``: the text of a raw prompt comes before its answer. Raises `RequestError` naming the field.
     """
 
     max_tokens: int | None = attrs.field(default=None)
     stop: tuple[str, ...] = attrs.field(default=())
     sampling: Sampling = attrs.field(factory=Sampling)
+    echo: bool = False
 
     @max_tokens.validator
     def _not_negative(self, attribute: object, value: int | None) -> None:
@@ -40,11 +43,16 @@ class TextOptions:
 
 @attrs.frozen(kw_only=True)
 class TextRequest:
-    """A prompt ready for an engine, and what turns its tokens into text."""
+    """A prompt ready for an engine, and what turns its tokens into text. The answer's text begins with ``prefix``."""
 
     tokens: Request
     stop: tuple[str, ...]
     tokenizer: Tokenizer
+    prefix: str = ""
+
+    def choices(self, count: int) -> list[TextRequest]:
+        """The same request ``count`` times, each to be answered in its own way."""
+        return [attrs.evolve(self, tokens=attrs.evolve(self.tokens, choice=i)) for i in range(count)]
 
 
 @attrs.frozen
@@ -76,7 +84,7 @@ class Completion:
 
     text: str
     ids: tuple[int, ...]
-    finish_reason: Literal["stop", "length"]
+    finish_reason: AnswerEnd
     prompt_tokens: int
     completion_tokens: int
 

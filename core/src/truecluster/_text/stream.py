@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from functools import partial
 from queue import SimpleQueue
 
 from anyio import to_thread
@@ -13,7 +14,7 @@ from anyio import to_thread
 from truecluster._engine.requests import Event, FinishedEvent, FinishReason
 from truecluster.api import NodeError
 
-from .requests import Completion, Engine, TextDelta, TextEvent, TextFinished, TextRequest
+from .requests import AnswerEnd, Completion, Engine, Handle, TextDelta, TextEvent, TextFinished, TextRequest
 from .stops import StopStrings
 
 
@@ -24,12 +25,13 @@ class Assembler:
         self._is_control = request.tokenizer.is_control
         self._detokenizer = request.tokenizer.detokenizer()
         self._stops = StopStrings(request.stop)
+        self._prefix = request.prefix
         self._ids: list[int] = []
         self.done = False
 
     def feed(self, events: Iterable[Event]) -> list[TextEvent]:
         """The text events that follow; what comes after the end is dropped."""
-        answer: list[TextEvent] = []
+        answer, self._prefix = _delta(self._prefix), ""
         for event in events:
             if not self.done:
                 answer += self._finish(event) if isinstance(event, FinishedEvent) else self._token(event.id)
@@ -68,41 +70,53 @@ def stream(engine: Engine, request: TextRequest) -> Generator[TextEvent, None, N
 
 
 class _Inbox:
-    """Hands events from an engine's thread to an event loop, ``patient``: all at the end."""
+    """Hands events of numbered requests from an engine's thread to an event loop, ``patient``: at a request's end."""
 
     def __init__(self, patient: bool) -> None:
         self._patient = patient
         self._loop = asyncio.get_running_loop()
         self._filled = asyncio.Event()
-        self._events: deque[Event] = deque()
+        self._events: deque[tuple[int, Event]] = deque()
 
-    def put(self, event: Event) -> None:
-        self._events.append(event)
+    def put(self, index: int, event: Event) -> None:
+        self._events.append((index, event))
         if self._patient and not isinstance(event, FinishedEvent):
             return
         with contextlib.suppress(RuntimeError):  # the loop has ended, and with it whoever waited
             self._loop.call_soon_threadsafe(self._filled.set)
 
-    async def take(self) -> list[Event]:
+    async def take(self) -> list[tuple[int, Event]]:
         await self._filled.wait()
         self._filled.clear()
         return [self._events.popleft() for _ in range(len(self._events))]
 
 
-async def astream(engine: Engine, request: TextRequest, patient: bool = False) -> AsyncGenerator[TextEvent, None]:
-    """The answer as it grows, for an event loop, on which no text is made. Close it (``aclosing``) to cancel.
+async def astream(
+    engine: Engine, requests: Sequence[TextRequest], patient: bool = False
+) -> AsyncGenerator[tuple[int, TextEvent], None]:
+    """The answers as they grow, each event with its request's place, for an event loop, on which no text is made.
 
-    ``patient``: nothing is done before the engine is done, so that no token wakes a thread for nothing.
+    Close it (``aclosing``) to cancel. ``patient``: nothing is done before the engine is done with a request, so that
+    no token wakes a thread for nothing. Raises what `Engine.submit` raises; then none of the requests is under way.
     """
-    assembler = Assembler(request)
+    assemblers = [Assembler(request) for request in requests]
+    handles: list[Handle] = []
     inbox = _Inbox(patient)
-    handle = engine.submit(request.tokens, inbox.put)
+
+    def feed(events: Iterable[tuple[int, Event]]) -> list[tuple[int, TextEvent]]:
+        return [(index, text) for index, event in events for text in assemblers[index].feed([event])]
+
     try:
-        while not assembler.done:
-            for event in await to_thread.run_sync(assembler.feed, await inbox.take()):
-                yield event
+        for index, request in enumerate(requests):
+            handles.append(engine.submit(request.tokens, partial(inbox.put, index)))
+        while not all(assembler.done for assembler in assemblers):
+            for index, event in await to_thread.run_sync(feed, await inbox.take()):
+                if isinstance(event, TextFinished):
+                    handles[index].cancel()
+                yield index, event
     finally:
-        handle.cancel()
+        for handle in handles:
+            handle.cancel()
 
 
 def complete(engine: Engine, request: TextRequest) -> Completion:
@@ -110,22 +124,33 @@ def complete(engine: Engine, request: TextRequest) -> Completion:
     return _completion(request, list(stream(engine, request)))
 
 
-async def acomplete(engine: Engine, request: TextRequest) -> Completion:
-    """As `complete`, for an event loop; cancelling the caller cancels the request."""
-    patient = not request.stop  # a stop string ends the generation, so it has to be looked for
-    async with contextlib.aclosing(astream(engine, request, patient)) as events:
-        return _completion(request, [event async for event in events])
+async def acomplete(engine: Engine, requests: Sequence[TextRequest]) -> list[Completion]:
+    """As `complete`, for an event loop and several requests; cancelling the caller, or a failure, cancels them all."""
+    patient = not any(request.stop for request in requests)  # a stop string ends the generation: it is looked for
+    answers: list[list[TextEvent]] = [[] for _ in requests]
+    done: dict[int, Completion] = {}
+    async with contextlib.aclosing(astream(engine, requests, patient)) as events:
+        async for index, event in events:
+            answers[index].append(event)
+            if isinstance(event, TextFinished):
+                done[index] = _completion(requests[index], answers[index])
+    return [done[index] for index in range(len(requests))]
+
+
+def succeeded(finished: TextFinished) -> AnswerEnd:
+    """Why the answer ended. Raises `NodeError` with what failed."""
+    if finished.reason not in ("stop", "length"):
+        raise NodeError(finished.message or "the request was cancelled before it was answered; try again")
+    return finished.reason
 
 
 def _completion(request: TextRequest, events: list[TextEvent]) -> Completion:
     finished = events[-1]
     assert isinstance(finished, TextFinished)
-    if finished.reason not in ("stop", "length"):
-        raise NodeError(finished.message or "the request was cancelled before it was answered; try again")
     return Completion(
         text="".join(event.text for event in events if isinstance(event, TextDelta)),
         ids=finished.ids,
-        finish_reason=finished.reason,
+        finish_reason=succeeded(finished),
         prompt_tokens=len(request.tokens.prompt),
         completion_tokens=finished.generated,
     )

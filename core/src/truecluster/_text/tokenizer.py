@@ -95,9 +95,9 @@ class Tokenizer:
             raise RequestError("this model's tokenizer makes control tokens of plain text in the prompt; reword it")
         return ids
 
-    def decode(self, ids: list[int]) -> str:
-        """The text of ``ids``, without special tokens."""
-        return self._inner.decode(ids, skip_special_tokens=True)
+    def decode(self, ids: list[int], control: bool = False) -> str:
+        """The text of ``ids``; ``control``: with the literals of special tokens."""
+        return self._inner.decode(ids, skip_special_tokens=not control)
 
     def is_control(self, id: int) -> bool:
         """Whether ``id`` is a special token, which has no text."""

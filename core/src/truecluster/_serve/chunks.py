@@ -1,0 +1,47 @@
+"""The chunks of a streamed answer, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from truecluster._text import AnswerEnd, TextEvent, TextFinished, TextRequest, succeeded
+
+from .answers import choice, heading, usage
+from .shapes import Piece, Shape
+
+
+class Chunks:
+    """Turns text events into chunks. With ``include_usage`` a last chunk without choices carries the usage."""
+
+    def __init__(self, shape: Shape, model: str, requests: Sequence[TextRequest], include_usage: bool) -> None:
+        self._shape = shape
+        self._requests = requests
+        self._include_usage = include_usage
+        self._heading = heading(shape, shape.chunk_object, model)
+        self._begun: set[int] = set()
+        self._generated = 0
+
+    def of(self, index: int, event: TextEvent) -> list[dict[str, Any]]:
+        """The chunks that an event of choice ``index`` makes. Raises `NodeError` where the choice failed."""
+        chunks = self._first(index)
+        if isinstance(event, TextFinished):
+            self._generated += event.generated
+            return [*chunks, self._chunk(index, self._shape.last, succeeded(event))]
+        return [*chunks, self._chunk(index, self._shape.chunk(event.text), None)]
+
+    def end(self) -> list[dict[str, Any]]:
+        """What follows once every choice has ended."""
+        if not self._include_usage:
+            return []
+        return [{**self._heading, "choices": [], "usage": usage(self._requests, self._generated)}]
+
+    def _first(self, index: int) -> list[dict[str, Any]]:
+        if self._shape.first is None or index in self._begun:
+            return []
+        self._begun.add(index)
+        return [self._chunk(index, self._shape.first, None)]
+
+    def _chunk(self, index: int, piece: Piece, reason: AnswerEnd | None) -> dict[str, Any]:
+        chunk = {**self._heading, "choices": [choice(index, piece, reason)]}
+        return {**chunk, "usage": None} if self._include_usage else chunk
