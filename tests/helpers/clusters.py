@@ -150,7 +150,7 @@ def _force(run: Run, number: int, prompt: Sequence[int], answer: Sequence[int]) 
             prefill=True,
         )
     )
-    return run.receive()
+    return run.receive().ids
 
 
 @contextmanager

@@ -114,7 +114,7 @@ LAYOUTS = [(count, head) for count in (1, 2, 3) for head in ("coordinator", "las
 def test_every_decidable_token_is_the_golden_one(real, count, head):
     local = start_run(real("fp16").stages(count, head))
     local.run.send(forced())
-    check_forced(local.run.receive())
+    check_forced(local.run.receive().ids)
     local.stop()
 
 
@@ -126,7 +126,7 @@ def test_so_it_is_with_the_files_own_blocks(real, deny):
     assert "gguf.q4_1" in formats
     local = start_run(model.stages(1, "last-stage"))
     local.run.send(forced())
-    check_forced(local.run.receive())
+    check_forced(local.run.receive().ids)
     local.stop()
 
 

@@ -14,9 +14,11 @@ from truecluster._pipeline.local import local_edge
 from truecluster._pipeline.machines import RUN, Machine, RunState
 from truecluster._pipeline.run import Capacity, Run
 from truecluster._pipeline.runner import StageRunner
-from truecluster._pipeline.stage import SampleUpdate, Stage
+from truecluster._pipeline.sampling import SampleUpdate
+from truecluster._pipeline.stage import Stage
 from truecluster._plan import build_plan
 from truecluster.api import COORDINATOR, Placement, Span
+from truecluster.nn.state import RecurrentState
 
 
 def spans(layers: int, stages: int, head: str = "last-stage") -> list[Span]:
@@ -53,7 +55,11 @@ def start_run(
     plan = build_plan(placements, run=number, model="tiny", transport="local", dtypes={COORDINATOR: FP32})
     edges = [local_edge() for _ in plan.edges]
     capacity = Capacity(
-        pages=stages[0].state.pages, sequences=shape.sequences, max_tokens=shape.max_tokens, context=shape.context
+        pages=stages[0].state.pages,
+        sequences=shape.sequences,
+        max_tokens=shape.max_tokens,
+        context=shape.context,
+        cached_starts=not any(isinstance(layer, RecurrentState) for s in stages for layer in s.state.layers.values()),
     )
     machine = Machine(RUN, RunState.RUNNING)
     apply = update(stages[-1].samples.apply)

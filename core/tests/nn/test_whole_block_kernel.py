@@ -46,7 +46,7 @@ def hidden(stage: Stage) -> torch.Tensor:
             pages=(Page(4, 3), Page(4, 1)) if step == 0 else (),
         )
         with torch.inference_mode():
-            results.append(stage.execute(header, IDS[position : position + count]))
+            results.extend(stage.execute(header, IDS[position : position + count]))
         position += count
     return torch.cat(results)
 

@@ -96,7 +96,7 @@ def through(stages: Sequence[Stage]) -> tuple[torch.Tensor, list[torch.dtype]]:
     x, header, carried = torch.tensor(IDS, dtype=torch.int32), HEADER, []
     with torch.inference_mode():
         for stage in stages[:-1]:
-            x = stage.execute(header, x)
+            (x,) = stage.execute(header, x)
             carried.append(x.dtype)
         head: Any = stages[-1]._head
         return head(x.to(torch.float32)), carried

@@ -88,7 +88,7 @@ class Pair:
             pages=(Page(1, 3), Page(2, 1)) if first else (),
         )
         self.local.run.send(step)
-        tokens = iter(self.local.run.receive())
+        tokens = iter(self.local.run.receive().ids)
         return [[next(tokens) for _ in ids] for _, _, ids in parts]
 
 

@@ -78,12 +78,12 @@ def alone(stage: Stage, sequence: int) -> torch.Tensor:
     pages = (Page(0, 0), Page(0, 1))
     one = StepHeader(kind=Kind.RUN_PREFILL, run=1, step=0, count=len(ids), rows=rows, opened=(Opened(0),), pages=pages)
     with torch.inference_mode():
-        return stage.execute(one, ids).clone()
+        return stage.execute(one, ids)[0].clone()
 
 
 def by_hand(stage: Stage) -> list[torch.Tensor]:
     with torch.inference_mode():
-        return [stage.execute(*header(step)).clone() for step in range(len(STEPS))]
+        return [stage.execute(*header(step))[0].clone() for step in range(len(STEPS))]
 
 
 def through_threads(stages: Sequence[Stage]) -> list[torch.Tensor]:

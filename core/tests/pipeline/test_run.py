@@ -10,6 +10,7 @@ import torch
 from local_runs import spans, start_run
 from tiny_models import FP32, TinyModel
 
+from truecluster._pipeline.answers import Answer
 from truecluster._pipeline.local import local_edge
 from truecluster._pipeline.machines import RUN, Machine, RunState
 from truecluster._pipeline.run import Capacity, Run, Step
@@ -35,7 +36,7 @@ def alone():
     placements = [Placement(COORDINATOR, Span(0, 3, embed=True, head=True))]
     plan = build_plan(placements, run=4, model="m", transport="local", dtypes={COORDINATOR: FP32})
     (to_first, first), (last, from_last) = local_edge(), local_edge()
-    capacity = Capacity(pages=4, sequences=2, max_tokens=8, context=64)
+    capacity = Capacity(pages=4, sequences=2, max_tokens=8, context=64, cached_starts=True)
     run = Run(plan, capacity, to_first, from_last, lambda update: None, Machine(RUN, RunState.RUNNING))
     yield run, first, last
     run.complete()
@@ -54,9 +55,9 @@ def test_a_run_of_any_layout_gives_the_same_tokens(stages, head):
     ids, expected = [5, 6, 7], model.greedy([5, 6, 7], 6)
     local.run.send(PROMPT)
     for _ in range(5):
-        ids += local.run.receive()
+        ids += local.run.receive().ids
         local.run.send(Step(rows=(Row(1, len(ids) - 1, 1, 1),), ids=ids[-1:]))
-    ids += local.run.receive()
+    ids += local.run.receive().ids
     local.stop()
     assert ids[3:] == expected
     assert local.run.failure is None
@@ -78,7 +79,7 @@ def test_an_answer_gives_credit_back(alone):
     for step in range(5):
         run.send(PROMPT)
         last.send(*token(step, [step]))
-        assert run.receive() == [step]
+        assert run.receive() == Answer(ids=[step])
         assert run.in_flight == 0
 
 

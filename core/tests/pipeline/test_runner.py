@@ -14,7 +14,7 @@ from truecluster._pipeline.local import local_edge
 from truecluster._pipeline.machines import StageState
 from truecluster._pipeline.runner import StageRunner
 from truecluster._pipeline.sampler import NOT_A_TOKEN, SampleParams
-from truecluster._pipeline.stage import SampleUpdate
+from truecluster._pipeline.sampling import SampleUpdate
 from truecluster._wire.steps import Kind, Opened, Page, Row, StepHeader, StepLimits, decode, encode
 from truecluster.api import DType, EdgeBroken, EdgeClosed, EdgeEnded, EdgeTimeout, NodeError, Span, StateError
 
@@ -234,7 +234,7 @@ def test_stopping_a_stage_that_computes_says_whether_it_ended(model):
     def execute(header, payload):
         begun.set()
         go.wait(10)
-        return torch.zeros(1, dtype=torch.int32)
+        return [torch.zeros(1, dtype=torch.int32)]
 
     stage.execute = execute
     driven = Driven(stage)
@@ -308,4 +308,4 @@ def test_a_released_sequence_takes_its_parameters_with_it(drive, model):
     driven.step(again, IDS)
     _, ids = driven.answer()
     assert ids.tolist() == model.greedy([5, 6, 7], 1)
-    assert stage.samples.params(1, 1) == SampleParams()
+    assert stage.samples.of(1, 1).params == SampleParams()

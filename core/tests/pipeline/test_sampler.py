@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from truecluster._pipeline import sampler
-from truecluster._pipeline.sampler import NOT_A_TOKEN, SampleParams, draw, keep_top_p, sample, uniform
+from truecluster._pipeline.sampler import NOT_A_TOKEN, SampleParams, draw, sample, uniform
+from truecluster._pipeline.truncation import truncated
 
 
 def logits(size: int, seed: int = 0, scale: float = 3.0) -> torch.Tensor:
@@ -52,7 +53,7 @@ def nucleus(likely: np.ndarray, top_p: float) -> set[int]:
 def test_the_nucleus_is_that_of_a_full_sort(size, top_p):
     for seed in range(4):
         likely = logits(size, seed).softmax(-1)
-        kept = keep_top_p(likely, top_p)
+        kept = truncated(likely, 0, top_p, 0)
         ids = nucleus(likely.numpy(), top_p)
         assert set(kept.nonzero().flatten().tolist()) == ids
         assert torch.equal(kept[sorted(ids)], likely[sorted(ids)])
@@ -64,11 +65,11 @@ def test_ties_in_the_nucleus_go_to_the_lowest_ids(top_p):
     for seed in range(6):
         values = torch.randint(1, 5, (700,), generator=torch.Generator().manual_seed(seed)).float()
         likely = values.double().div(float(values.sum())).float()
-        assert set(keep_top_p(likely, top_p).nonzero().flatten().tolist()) == nucleus(likely.numpy(), top_p)
+        assert set(truncated(likely, 0, top_p, 0).nonzero().flatten().tolist()) == nucleus(likely.numpy(), top_p)
 
 
 def test_a_flat_distribution_needs_more_than_the_shortlist():
-    kept = keep_top_p(torch.full((4096,), 1 / 4096), 0.5)
+    kept = truncated(torch.full((4096,), 1 / 4096), 0, 0.5, 0)
     assert kept.nonzero().flatten().tolist() == list(range(2048))
 
 

@@ -60,7 +60,11 @@ def test_a_header_comes_back_as_it_was() -> None:
         (StepHeader(kind=Kind.TOKEN, run=1, step=1, count=4), ((DType.INT32, (4,)),)),
         (
             StepHeader(kind=Kind.TOKEN, run=1, step=1, count=4, logprobs=True),
-            ((DType.INT32, (4,)), (DType.FP32, (4,))),
+            ((DType.INT32, (4,)), (DType.FP32, (4, 1))),
+        ),
+        (
+            StepHeader(kind=Kind.TOKEN, run=1, step=1, count=4, logprobs=True, width=3),
+            ((DType.INT32, (4,)), (DType.FP32, (4, 4)), (DType.INT32, (4, 3))),
         ),
         (
             StepHeader(kind=Kind.HIDDEN_STATE, run=1, step=1, count=1, width=8, dtype=DType.BF16),
@@ -115,7 +119,7 @@ def test_a_header_that_contradicts_itself_is_refused(changes: dict[str, int]) ->
     [
         {"rows": (Row(1, 0, 1, 1), Row(1, 1, 2, 0))},
         {"opened": (Opened(4), Opened(4))},
-        {"pages": (Page(1, 6), Page(2, 6))},
+        {"pages": (Page(1, 6), Page(1, 6))},
         {"released": (3, 3)},
         {"kind": Kind.TOKEN},
         {"logprobs": True},

@@ -8,7 +8,8 @@ import attrs
 
 from truecluster._pipeline.build import StageFacts, build_stage
 from truecluster._pipeline.runner import StageRunner
-from truecluster._pipeline.stage import SampleUpdate, Stage
+from truecluster._pipeline.sampling import SampleUpdate
+from truecluster._pipeline.stage import Stage
 from truecluster._plan import RunPlan, StagePlan, StateSize
 from truecluster._weights.catalog import Unit
 from truecluster.api import COORDINATOR, Edge, TrueClusterError

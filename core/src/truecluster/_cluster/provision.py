@@ -10,7 +10,7 @@ from anyio.to_thread import run_sync
 
 from truecluster._pipeline.machines import RUN, Machine, RunState
 from truecluster._pipeline.run import Capacity, Run
-from truecluster._pipeline.stage import SampleUpdate
+from truecluster._pipeline.sampling import SampleUpdate
 from truecluster._plan import RunPlan
 from truecluster._weights.catalog import Unit
 from truecluster._wire import messages as wire
@@ -138,6 +138,7 @@ class Provision:
             sequences=self._size.sequences,
             max_tokens=self._resources.settings.max_tokens,
             context=self._size.of(self._pages).context,
+            cached_starts=self._resources.model.cached_starts,
         )
         self._machine.to(RunState.RUNNING)
         return Run(self.plan, capacity, *self._edges.of_engine(), self._updater(), self._machine)

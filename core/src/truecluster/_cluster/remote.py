@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import anyio
 
-from truecluster._pipeline.stage import SampleUpdate
+from truecluster._pipeline.sampling import SampleUpdate
 from truecluster._plan import StagePlan
 from truecluster._wire import messages as wire
 from truecluster.api import EdgeBroken, NodeError, TransportError, TrueClusterError
@@ -53,17 +53,8 @@ class RemoteStage:
     async def sample(self, update: SampleUpdate) -> None:
         """Give sampling parameters to the head. Where the connection is lost, its listener notices, and the step that
         waits for them times out."""
-        message = wire.Sample(
-            run=self._run,
-            number=update.number,
-            sequence=update.sequence,
-            temperature=update.params.temperature,
-            top_p=update.params.top_p,
-            seed=update.params.seed,
-            choice=update.params.choice,
-        )
         with suppress(TransportError):
-            await self.session.control.send(message)
+            await self.session.control.send(update.message(self._run))
 
     async def stop(self, reason: wire.StopReason, timeout: float) -> None:
         """End the stage; a node that can't be told is lost. Raises what `expect` raises (seconds)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections import deque
@@ -10,12 +9,17 @@ from collections.abc import Callable
 from typing import Protocol
 
 from truecluster._pipeline.run import Run
-from truecluster._pipeline.sampler import SampleParams
 from truecluster._registry import SILENT, Events
-from truecluster.api import RequestFinished, TrueClusterError
+from truecluster.api import Busy, RequestFinished, TrueClusterError
 
+from .departures import Departures
+from .params import sample_params
 from .requests import Event, FinishedEvent, OnEvent, Request
-from .scheduler import Scheduler, Sequence
+from .scheduler import Scheduler
+from .sequences import Sequence
+
+QUEUE = 256
+"""Requests that may wait by default, besides those that are served."""
 
 
 class RunFactory(Protocol):
@@ -41,14 +45,20 @@ class Handle:
 
 
 class Engine:
-    """Start it, submit, stop it. After `failure` is set nothing is taken any more. ``events`` hear how requests end."""
+    """Start it, submit, stop it. After `failure` is set nothing is taken any more. ``events`` hear how requests end.
 
-    def __init__(self, factory: RunFactory, events: Events = SILENT) -> None:
+    At most ``queue`` requests wait.
+    """
+
+    def __init__(self, factory: RunFactory, events: Events = SILENT, queue: int = QUEUE) -> None:
         self.failure: TrueClusterError | None = None
         self._factory = factory
         self._events = events
         self._changed = threading.Condition()
         self._arrived: deque[Sequence] = deque()
+        self._most_waiting = queue
+        self._scheduler: Scheduler | None = None
+        self._departures = Departures()
         self._stopping = False
         self._run: Run | None = None
         self._there = threading.Event()
@@ -72,23 +82,20 @@ class Engine:
         """Whether a run is there to serve requests."""
         return self._run is not None
 
+    @property
+    def waiting(self) -> int:
+        """Requests that are not served yet."""
+        scheduler = self._scheduler
+        return len(self._arrived) + (len(scheduler.waiting) if scheduler else 0)
+
     def wait_ready(self, timeout: float) -> bool:
         """Wait for a run (seconds); says whether there is one."""
         return self._there.wait(timeout)
 
     def submit(self, request: Request, on_event: OnEvent) -> Handle:
-        """Queue a request; it waits for a run if there is none."""
+        """Queue a request; it waits for a run if there is none. Raises `Busy` where as many wait as may."""
         assert request.prompt, "a request has at least one token"
-        sampling = request.sampling
-        seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
-        greedy = sampling.top_p == 0  # only the likeliest token is kept
-        params = SampleParams(
-            temperature=0.0 if greedy else sampling.temperature,
-            top_p=1.0 if greedy else sampling.top_p,
-            seed=seed,
-            choice=request.choice,
-        )
-        sequence = Sequence(request, params, self._observed(request, on_event), list(request.prompt))
+        sequence = Sequence(request, sample_params(request), self._observed(request, on_event), list(request.prompt))
         if request.max_tokens == 0:
             sequence.finish("length")
         elif not self._queue(sequence):
@@ -100,6 +107,7 @@ class Engine:
 
         def hear(event: Event) -> None:
             if isinstance(event, FinishedEvent):
+                self._departures.note()
                 self._events.emit(_finished(request, event, time.monotonic() - began))
             on_event(event)
 
@@ -109,6 +117,11 @@ class Engine:
         with self._changed:
             if self._stopping:
                 return False
+            if self.waiting >= self._most_waiting:
+                raise Busy(
+                    f"{self.waiting} requests wait already, and no more may; try again later",
+                    self._departures.interval,
+                )
             self._arrived.append(sequence)
             self._changed.notify_all()
             return True
@@ -151,7 +164,7 @@ class Engine:
 
     def _serve(self, run: Run) -> None:
         """Drive a run until it ends, then finish what it leaves."""
-        scheduler = Scheduler(run.capacity, run.update)
+        scheduler = self._scheduler = Scheduler(run.capacity, run.update)
         run.when_ended(self._wake)
         try:
             while self._take(run, scheduler):
@@ -160,7 +173,7 @@ class Engine:
             run.fault(error)
         finally:
             run.complete()
-            self._run = None
+            self._run = self._scheduler = None
             self._there.clear()
             self._leave(run, scheduler)
 
@@ -198,7 +211,8 @@ class Engine:
             run.send(step)
         scheduler.tell()
         if step is None and run.in_flight:
-            scheduler.answered(run.receive())
+            answer = run.receive()
+            scheduler.answered(answer.ids, answer.logprobs)
 
 
 def _finished(request: Request, event: FinishedEvent, seconds: float) -> RequestFinished:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import attrs
 
+from truecluster._pipeline.logprobs import Logprobs
+from truecluster._wire import limits
 from truecluster.api import RequestError
 
 MAX_TEMPERATURE = 1e6
 """Beyond it every token is equally likely, to fp32."""
+MAX_ID = (1 << 31) - 1
+"""Token ids are int32."""
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 
@@ -23,15 +27,38 @@ def _between(low: float, high: float) -> Any:
     return check
 
 
+def _biases(instance: object, field: Any, values: Mapping[int, float]) -> None:
+    if len(values) > limits.MAX_BIAS:
+        raise RequestError(f"'logit_bias' names {len(values)} tokens; give at most {limits.MAX_BIAS}", "logit_bias")
+    for id, value in values.items():
+        if not 0 <= id <= MAX_ID:
+            raise RequestError(f"'logit_bias' names {id}, which is no token id", "logit_bias")
+        if not -100 <= value <= 100:
+            raise RequestError(f"'logit_bias' of token {id} must be from -100 to 100, not {value}", "logit_bias")
+
+
 @attrs.frozen(kw_only=True)
 class Sampling:
-    """``temperature`` 0 is greedy; ``top_p`` 1 keeps all; an unseeded request gets a random seed at admission.
+    """How to sample; the defaults are greedy. ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 keep all; without ``seed`` it is
+    random.
+
+    ``repetition_penalty`` divides logits, of the prompt's tokens, too; ``presence_penalty`` and ``frequency_penalty``
+    are taken from those of the answer's tokens; ``logit_bias`` is added, by token id. ``logprobs`` is how many of the
+    likeliest tokens come with each token's own log-probability, ``None`` for neither. What each does, and in which
+    order, is in `sampler`.
 
     Raises `RequestError` naming a field that is out of range; a seed has 64 bits.
     """
 
     temperature: float = attrs.field(default=0.0, validator=_between(0, MAX_TEMPERATURE))
+    top_k: int = attrs.field(default=0, validator=_between(0, MAX_ID))
     top_p: float = attrs.field(default=1.0, validator=_between(0, 1))
+    min_p: float = attrs.field(default=0.0, validator=_between(0, 1))
+    repetition_penalty: float = attrs.field(default=1.0, validator=_between(0.01, 100))
+    presence_penalty: float = attrs.field(default=0.0, validator=_between(-2, 2))
+    frequency_penalty: float = attrs.field(default=0.0, validator=_between(-2, 2))
+    logit_bias: Mapping[int, float] = attrs.field(factory=dict, validator=_biases)
+    logprobs: int | None = attrs.field(default=None, validator=_between(0, limits.MAX_LOGPROBS))
     seed: int | None = attrs.field(default=None, validator=_between(-(1 << 63), (1 << 63) - 1))
 
 
@@ -54,6 +81,7 @@ class TokenEvent:
     """A token was generated; an eos id is not reported as a token, but counted in `FinishedEvent.generated`."""
 
     id: int
+    logprobs: Logprobs | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -1,122 +1,99 @@
 """Which sequences go into the next step. One group at a time: a step whose samples are awaited is the last one sent.
 
-Every page that a request may need is set aside when it is admitted, so that an admitted request never fails for lack
-of cache.
+Pages are given as they are needed. Where none is free, the youngest sequence gives up its own and goes through the
+stages again later, from its tokens; an older one never waits for a younger one's pages. So the oldest always goes on,
+which ends every wait, and no request that was admitted fails for lack of pages.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import attrs
 
-from truecluster._pipeline.machines import REQUEST, Machine, RequestState
+from truecluster._pipeline.logprobs import Logprobs
+from truecluster._pipeline.machines import RequestState
 from truecluster._pipeline.run import Capacity, Step
-from truecluster._pipeline.sampler import NOT_A_TOKEN, SampleParams
-from truecluster._pipeline.stage import SampleUpdate
+from truecluster._pipeline.sampler import NOT_A_TOKEN
+from truecluster._pipeline.sampling import SampleUpdate
 from truecluster._wire.steps import Opened, Page, Row
 from truecluster.nn import PAGE
 
-from .requests import FinishedEvent, FinishReason, OnEvent, Request, TokenEvent
+from .pace import Pace
+from .pages import Pages, lengthen
+from .requests import TokenEvent
+from .sequences import Sequence
+
+GROWTH = 4 * PAGE
+"""Tokens that a sequence is expected to grow by when it is decided whether there is room for another one."""
 
 
-@attrs.define(eq=False)
-class Sequence:
-    """A request under way. ``tokens`` are prompt and answer, the first ``sent`` of which went through the stages."""
+@attrs.frozen
+class _Sent:
+    """A step on its way: whose samples are awaited, how many streams and tokens of prompts it holds, and since when."""
 
-    request: Request
-    params: SampleParams
-    on_event: OnEvent
-    tokens: list[int]
-    machine: Machine[RequestState] = attrs.field(factory=lambda: Machine(REQUEST, RequestState.QUEUED))
-    cancelled: bool = False
-    number: int = -1
-    update: int = 0
-    sent: int = 0
-    pages: list[int] = attrs.field(factory=list)
-    generated: int = 0
-    untold: list[int] = attrs.field(factory=list)
-
-    @property
-    def length(self) -> int:
-        """Tokens of prompt and answer that go through the stages; the last one is never fed back."""
-        return len(self.request.prompt) + self.request.max_tokens - 1
-
-    @property
-    def pages_needed(self) -> int:
-        """For all of `length`."""
-        return -(-self.length // PAGE)
-
-    def tell(self) -> None:
-        """Hand the tokens that have come to whoever asked."""
-        for token in self.untold:
-            self.on_event(TokenEvent(token))
-        self.untold.clear()
-
-    def finish(self, reason: FinishReason, message: str | None = None) -> None:
-        self.tell()
-        if self.machine.try_to(RequestState.FINISHED):
-            self.on_event(FinishedEvent(reason=reason, generated=self.generated, message=message))
-
-    @property
-    def finished(self) -> bool:
-        return self.machine.state is RequestState.FINISHED
+    awaited: list[Sequence]
+    streams: int
+    prompt: int
+    at: float
 
 
 class Scheduler:
-    """The sequences of one run, and its pages."""
+    """The sequences of one run, and its pages. ``clock`` tells seconds."""
 
-    def __init__(self, capacity: Capacity, update: Callable[[SampleUpdate], object]) -> None:
+    def __init__(
+        self,
+        capacity: Capacity,
+        update: Callable[[SampleUpdate], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.waiting: deque[Sequence] = deque()
         self.active: list[Sequence] = []
         self._capacity = capacity
         self._update = update
+        self._clock = clock
         self._updates = 0
         self._numbers = 0
-        self._free = list(range(capacity.pages))[::-1]
-        self._reserved = 0
+        self._pages = Pages(capacity.pages)
+        self._pace = Pace()
         self._released: list[int] = []
-        self._awaited: deque[list[Sequence]] = deque()
+        self._sent: deque[_Sent] = deque()
+        self._last_answer = clock()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits and nothing is under way."""
-        return not (self.waiting or self.active)
+        """Whether nothing waits, nothing is under way, and the stages know it."""
+        return not (self.waiting or self.active or self._released or self._sent)
 
     @property
     def free_pages(self) -> int:
         """Pages that no request holds."""
-        return len(self._free)
+        return self._pages.free
 
     def next_step(self) -> Step | None:
         """The step to send now, or ``None`` if only an answer or a new request can make one."""
         self._drop_cancelled()
-        if any(self._awaited):
+        if any(sent.awaited for sent in self._sent):
             return None
-        opened = self._admit()
-        chunks = self._chunks()
-        if not chunks:
+        self._admit()
+        counts = self._streams()
+        streams = len(counts)
+        self._add_prompts(counts)
+        if not counts and (self._sent or not self._released):
             return None
-        step = Step(
-            rows=tuple(self._row(sequence, count) for sequence, count in chunks),
-            ids=[t for sequence, count in chunks for t in sequence.tokens[sequence.sent : sequence.sent + count]],
-            opened=tuple(opened),
-            pages=tuple(page for sequence, count in chunks for page in self._extend(sequence, count)),
-            released=tuple(self._released),
-            prefill=any(sequence.generated == 0 for sequence, _ in chunks),
-        )
-        self._released = []
-        for sequence, count in chunks:
-            sequence.sent += count
-        self._awaited.append([s for s, _ in chunks if s.sent == len(s.tokens)])
-        return step
+        return self._step(counts, streams)
 
-    def answered(self, ids: list[int]) -> None:
+    def answered(self, ids: list[int], logprobs: Collection[Logprobs | None] = ()) -> None:
         """Give the oldest step's tokens to its sequences, which hand them on when they are finished or told to."""
-        for sequence, token in zip(self._awaited.popleft(), ids, strict=True):
+        sent, now = self._sent.popleft(), self._clock()
+        if sent.streams or sent.prompt:
+            self._pace.observe(sent.streams, sent.prompt, now - max(sent.at, self._last_answer))
+        self._last_answer = now
+        for sequence, token, likely in zip(sent.awaited, ids, logprobs or [None] * len(ids), strict=True):
             if not sequence.finished:
-                self._deliver(sequence, token)
+                self._deliver(sequence, token, likely)
 
     def tell(self) -> None:
         """Hand every token that has come to whoever asked."""
@@ -131,7 +108,7 @@ class Scheduler:
             sequence.finish("error", message)
         self.active.clear()
 
-    def _deliver(self, sequence: Sequence, token: int) -> None:
+    def _deliver(self, sequence: Sequence, token: int, logprobs: Logprobs | None) -> None:
         sequence.machine.try_to(RequestState.DECODE)
         sequence.generated += 1
         if token == NOT_A_TOKEN:
@@ -141,7 +118,7 @@ class Scheduler:
             sequence.finish("stop")
         else:
             sequence.tokens.append(token)
-            sequence.untold.append(token)
+            sequence.untold.append(TokenEvent(token, logprobs))
             if sequence.generated >= sequence.request.max_tokens:
                 sequence.finish("length")
         if sequence.finished:
@@ -155,19 +132,26 @@ class Scheduler:
             self.waiting.remove(sequence)
             sequence.finish("cancelled")
 
-    def _admit(self) -> list[Opened]:
-        """The sequences that there is room for now, all of which the next step opens."""
-        opened: list[Opened] = []
+    def _release(self, sequence: Sequence) -> None:
+        """Take back its slot and pages; the stages learn of it with the next step."""
+        self.active.remove(sequence)
+        self._pages.release(sequence.pages)
+        if sequence.opened:
+            self._released.append(sequence.number)
+        sequence.forget()
+
+    def _admit(self) -> None:
+        """Those that have waited longest, while there are slots and pages; nobody is overtaken."""
         while self.waiting and len(self.active) < self._capacity.sequences:
             sequence = self.waiting[0]
             refusal = self._refusal(sequence)
             if refusal is not None:
                 self.waiting.popleft().finish("error", refusal)
-            elif sequence.pages_needed > self._capacity.pages - self._reserved:
-                break
+            elif not self._has_room(sequence):
+                return
             else:
-                opened.append(self._open(self.waiting.popleft()))
-        return opened
+                sequence.machine.try_to(RequestState.PREFILL)
+                self.active.append(self.waiting.popleft())
 
     def _refusal(self, sequence: Sequence) -> str | None:
         """Why the run could never serve the request."""
@@ -184,39 +168,122 @@ class Scheduler:
             )
         return None
 
+    def _has_room(self, sequence: Sequence) -> bool:
+        """Whether there are pages for it, and for what those under way are soon to need."""
+        self._lengthen(sequence)
+        needed = _soon(sequence) - self._pages.held(sequence.chain)
+        return needed + sum(_soon(s) - len(s.pages) for s in self.active) <= self._pages.free
+
+    def _lengthen(self, sequence: Sequence) -> None:
+        if self._capacity.cached_starts:
+            lengthen(sequence.chain, sequence.tokens)
+
+    def _streams(self) -> dict[Sequence, int]:
+        """One token of every sequence that decodes, the oldest first."""
+        counts: dict[Sequence, int] = {}
+        for sequence in [s for s in self.active if s.streams][: self._capacity.max_tokens]:
+            self._give(sequence, 1, counts)
+        return counts
+
+    def _add_prompts(self, counts: dict[Sequence, int]) -> None:
+        """Chunks of prompts, as much as running streams bear.
+
+        The oldest prompt gets a quarter, so that it isn't overtaken for ever; of the others the shortest are first.
+        """
+        room = self._pace.prompt_tokens(len(counts), self._capacity.max_tokens - len(counts))
+        prompts = [s for s in self.active if not s.streams and self._started(s)]
+        shares = [(s, max(1, room // 4)) for s in prompts[:1]]
+        shares += [(s, room) for s in sorted(prompts, key=lambda s: s.left)]
+        for sequence, most in shares:
+            left = sequence.left - counts.get(sequence, 0)
+            room -= self._give(sequence, min(left, most, room), counts)
+
+    def _started(self, sequence: Sequence) -> bool:
+        """Take the pages that hold its beginning, unless another sequence is about to make more of them."""
+        if not sequence.started and not self._awaits_pages(sequence):
+            sequence.pages = self._pages.share(_before_last(sequence))
+            sequence.sent, sequence.kept = len(sequence.pages) * PAGE, len(sequence.pages)
+            sequence.started = True
+        return sequence.started
+
+    def _awaits_pages(self, sequence: Sequence) -> bool:
+        chain = _before_last(sequence)
+        lacking = chain[self._pages.known(chain) :][:1]
+        return bool(lacking) and any(s.started and lacking[0] in s.chain[s.kept :] for s in self.active)
+
+    def _give(self, sequence: Sequence, count: int, counts: dict[Sequence, int]) -> int:
+        """Put up to ``count`` more of its tokens into the step, as there are pages for them; says how many.
+
+        None of a sequence that gave up its pages to one before it.
+        """
+        if not sequence.started:
+            return 0
+        before = counts.get(sequence, 0)
+        until = sequence.sent + before + count
+        while len(sequence.pages) * PAGE < until and (page := self._page_for(sequence, counts)) is not None:
+            sequence.pages.append(page)
+        given = min(until, len(sequence.pages) * PAGE) - sequence.sent - before
+        if given > 0:
+            counts[sequence] = before + given
+        return given
+
+    def _page_for(self, sequence: Sequence, counts: dict[Sequence, int]) -> int | None:
+        """A free page, or one of a younger sequence that isn't in the step."""
+        while (page := self._pages.take()) is None:
+            younger = self.active[self.active.index(sequence) + 1 :]
+            victim = next((s for s in reversed(younger) if s.pages and s not in counts), None)
+            if victim is None:
+                return None
+            self._release(victim)
+            self.waiting.appendleft(victim)
+        return page
+
+    def _step(self, counts: dict[Sequence, int], streams: int) -> Step:
+        opened = [self._open(sequence) for sequence in counts if not sequence.opened]
+        step = Step(
+            rows=tuple(_row(sequence, count) for sequence, count in counts.items()),
+            ids=[t for sequence, count in counts.items() for t in sequence.tokens[sequence.sent :][:count]],
+            opened=tuple(opened),
+            pages=tuple(Page(s.number, page) for s in counts for page in s.pages[s.named :]),
+            released=tuple(self._released),
+            prefill=len(counts) > streams,
+        )
+        self._released = []
+        for sequence, count in counts.items():
+            self._went(sequence, count)
+        prompt = len(step.ids) - streams
+        self._sent.append(_Sent([s for s in counts if s.left == 0], streams, prompt, self._clock()))
+        return step
+
     def _open(self, sequence: Sequence) -> Opened:
-        sequence.machine.to(RequestState.PREFILL)
         self._numbers += 1
         self._updates += 1
         sequence.number, sequence.update = self._numbers, self._updates
-        self._reserved += sequence.pages_needed
-        self._update(SampleUpdate(number=sequence.update, sequence=sequence.number, params=sequence.params))
-        self.active.append(sequence)
-        return Opened(sequence.number)
+        prompt, answer = sequence.request.prompt, sequence.tokens[len(sequence.request.prompt) :]
+        self._update(SampleUpdate.of(sequence.update, sequence.number, sequence.params, prompt, answer))
+        return Opened(sequence.number, sequence.sent)
 
-    def _release(self, sequence: Sequence) -> None:
-        self.active.remove(sequence)
-        self._reserved -= sequence.pages_needed
-        self._free.extend(reversed(sequence.pages))
-        self._released.append(sequence.number)
+    def _went(self, sequence: Sequence, count: int) -> None:
+        """Its tokens are on their way, so later steps find what its full pages hold."""
+        sequence.sent += count
+        sequence.named = len(sequence.pages)
+        self._lengthen(sequence)
+        full = min(sequence.sent // PAGE, len(sequence.chain))
+        for page, key in zip(sequence.pages[sequence.kept : full], sequence.chain[sequence.kept : full], strict=True):
+            self._pages.keep(page, key)
+        sequence.kept = full
 
-    def _chunks(self) -> list[tuple[Sequence, int]]:
-        """Every sequence's next tokens: one where it decodes, as much of a prompt as the step has room for."""
-        room, chunks = self._capacity.max_tokens, []
-        for sequence in sorted(self.active, key=lambda s: len(s.tokens) - s.sent):
-            count = min(len(sequence.tokens) - sequence.sent, room)
-            if count:
-                chunks.append((sequence, count))
-                room -= count
-        return chunks
 
-    def _row(self, sequence: Sequence, count: int) -> Row:
-        last = sequence.sent + count == len(sequence.tokens)
-        return Row(sequence.number, sequence.sent, count, int(last), sequence.update if last else 0)
+def _soon(sequence: Sequence) -> int:
+    """Pages for its tokens and those that it is expected to grow by."""
+    return -(-min(len(sequence.tokens) + GROWTH, sequence.length) // PAGE)
 
-    def _extend(self, sequence: Sequence, count: int) -> list[Page]:
-        added = []
-        while len(sequence.pages) * PAGE < sequence.sent + count:
-            sequence.pages.append(self._free.pop())
-            added.append(Page(sequence.number, sequence.pages[-1]))
-        return added
+
+def _before_last(sequence: Sequence) -> list[bytes]:
+    """Keys of the pages that it may begin with: its last token has to go through the stages."""
+    return sequence.chain[: (len(sequence.tokens) - 1) // PAGE]
+
+
+def _row(sequence: Sequence, count: int) -> Row:
+    last = count == sequence.left
+    return Row(sequence.number, sequence.sent, count, int(last), sequence.update if last else 0)

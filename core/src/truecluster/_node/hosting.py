@@ -10,8 +10,7 @@ from contextlib import contextmanager
 
 from truecluster._pipeline.build import HandleCache, StageFacts, build_stage
 from truecluster._pipeline.runner import Progress, StageRunner
-from truecluster._pipeline.sampler import SampleParams
-from truecluster._pipeline.stage import SampleUpdate
+from truecluster._pipeline.sampling import SampleUpdate
 from truecluster._registry import Registry
 from truecluster._weights.catalog import Unit
 from truecluster._weights.store import Store
@@ -135,12 +134,7 @@ class Hosting:
     def sample(self, message: wire.Sample) -> None:
         """Pass sampling parameters to the head."""
         if self._runner is not None:
-            params = SampleParams(
-                temperature=message.temperature, top_p=message.top_p, seed=message.seed, choice=message.choice
-            )
-            self._runner.stage.samples.apply(
-                SampleUpdate(number=message.number, sequence=message.sequence, params=params)
-            )
+            self._runner.stage.samples.apply(SampleUpdate.received(message))
 
     @property
     def progress(self) -> Progress:

@@ -25,7 +25,8 @@ from truecluster.api import (
 )
 from truecluster.nn import PAGE, REFERENCE, Lowering, RankedKernel, SequenceState, torch_dtype
 
-from .stage import SampleTable, Stage, StageShape
+from .sampling import SampleTable
+from .stage import Stage, StageShape
 
 LOG = logging.getLogger(__name__)
 

@@ -12,14 +12,16 @@ import torch
 from truecluster._plan import RunPlan
 from truecluster._wire.steps import Kind, Opened, Page, Row, StepHeader, StepLimits, decode, encode
 from truecluster.api import Edge, EdgeBroken, NodeError, TransportError, TrueClusterError
+from truecluster.nn import torch_dtype
 
+from .answers import Answer, unpack
 from .machines import Machine, RunState
-from .stage import SampleUpdate
+from .sampling import SampleUpdate
 
 
 @attrs.frozen(kw_only=True)
 class Step:
-    """One pass of a ragged group: ``ids`` are the tokens of ``rows``, one after another."""
+    """One pass of a ragged group: ``ids`` are the tokens of ``rows``, one after another. Without rows it only releases."""
 
     rows: tuple[Row, ...]
     ids: Sequence[int]
@@ -31,12 +33,16 @@ class Step:
 
 @attrs.frozen(kw_only=True)
 class Capacity:
-    """What all stages together can hold: the least of them."""
+    """What all stages together can hold: the least of them.
+
+    ``cached_starts``: whether a sequence may begin with pages that another one filled, which recurrent layers can't.
+    """
 
     pages: int
     sequences: int
     max_tokens: int
     context: int
+    cached_starts: bool
 
 
 class Run:
@@ -92,28 +98,31 @@ class Run:
         self._awaited.append(sum(row.n_logits for row in step.rows))
         self.in_flight += 1
 
-    def receive(self) -> list[int]:
+    def receive(self) -> Answer:
         """Wait for the next answer: a token per wanted logit row, in the order of the step's rows."""
-        header: StepHeader | None = None
+        tensors: list[torch.Tensor] = []
 
         def place(data: bytes) -> Sequence[torch.Tensor]:
-            nonlocal header
             header = decode(data, StepLimits(rows=2 * self.capacity.sequences, tokens=self.capacity.max_tokens))
             if (header.kind, header.run, header.step) != (Kind.TOKEN, self.plan.run, self._answered):
                 raise EdgeBroken(f"answer {header.step} of run {header.run} came, {self._answered} is next")
             if header.count != self._awaited[0]:
                 raise EdgeBroken(f"an answer of {header.count} tokens came, {self._awaited[0]} were asked for")
-            return [self._ids[: header.count]]
+            _, *more = header.payload()
+            tensors[:] = [
+                self._ids[: header.count],
+                *(torch.empty(size, dtype=torch_dtype(kind)) for kind, size in more),
+            ]
+            return tensors
 
         try:
             self._from_last.recv(place)
         except TransportError as error:
             raise self.fault(error) from error
-        assert header is not None
         self._answered += 1
         self._awaited.popleft()
         self.in_flight -= 1
-        return self._ids[: header.count].tolist()
+        return unpack(tensors)
 
     def fault(self, reason: TrueClusterError) -> TrueClusterError:
         """End the run for ``reason``, unless it has ended; returns what it ended for. From any thread.

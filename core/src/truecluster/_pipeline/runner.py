@@ -93,8 +93,8 @@ class StageRunner:
         assert header is not None
         self.machine.try_to(StageState.EXECUTING)
         self.progress.busy_since = time.monotonic()
-        result = self.stage.execute(header, self._payload)
-        self._outbound.send(answer(self.stage.shape, header, data, result), [result])
+        results = self.stage.execute(header, self._payload)
+        self._outbound.send(answer(self.stage.shape, header, data, results), results)
         self.progress.busy_since = None
         self.progress.finished_steps = header.step + 1
         self.machine.try_to(StageState.READY)

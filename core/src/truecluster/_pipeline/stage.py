@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,47 +9,11 @@ import attrs
 import torch
 
 from truecluster._wire.steps import Kind, StepHeader, relabel
-from truecluster.api import DeviceContext, DType, EdgeTimeout, Span, StateError
+from truecluster.api import DeviceContext, DType, Span, StateError
 from truecluster.nn import Row, SequenceState, torch_dtype
 
-from .sampler import SampleParams, sample
-
-
-@attrs.frozen(kw_only=True)
-class SampleUpdate:
-    """Sampling parameters of a sequence; ``number`` counts a run's updates from 1, in order."""
-
-    number: int
-    sequence: int
-    params: SampleParams
-
-
-class SampleTable:
-    """What the head knows of each sequence's sampling. Updates come from another thread than steps do."""
-
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
-        self._changed = threading.Condition()
-        self._applied = 0
-        self._params: dict[int, SampleParams] = {}
-
-    def apply(self, update: SampleUpdate) -> None:
-        """Take an update; they arrive in the order of their numbers."""
-        with self._changed:
-            self._params[update.sequence] = update.params
-            self._applied = update.number
-            self._changed.notify_all()
-
-    def params(self, sequence: int, number: int) -> SampleParams:
-        """The sequence's parameters once update ``number`` is applied. Raises `EdgeTimeout` if it doesn't come."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._applied >= number, self._timeout):
-                raise EdgeTimeout(f"sampling update {number} didn't arrive within {self._timeout:g} s")
-            return self._params.get(sequence, SampleParams())
-
-    def forget(self, sequence: int) -> None:
-        with self._changed:
-            self._params.pop(sequence, None)
+from .answers import Answer, pack
+from .sampling import SampleTable
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -110,8 +73,8 @@ class Stage:
         self._head = rest.pop() if shape.span.head else None
         self._blocks = [(block, state.layers[layer]) for layer, block in enumerate(rest, shape.span.start)]
 
-    def execute(self, header: StepHeader, payload: torch.Tensor) -> torch.Tensor:
-        """One step: ids or hidden rows in, hidden rows or token ids out, on the host.
+    def execute(self, header: StepHeader, payload: torch.Tensor) -> list[torch.Tensor]:
+        """One step: ids or hidden rows in, hidden rows or an `Answer`'s tensors out, on the host.
 
         Raises `StateError` where the step contradicts the state or names a token that doesn't exist, `EdgeTimeout`
         where its sampling update is missing.
@@ -119,10 +82,12 @@ class Stage:
         with self.device.turn():
             self._apply(header)
             found = self._compute(header, payload)
-        return self._sample(found, header) if self._head is not None else found
+        return self._sample(found, header) if self._head is not None else [found]
 
     def _compute(self, header: StepHeader, payload: torch.Tensor) -> torch.Tensor:
         """Hidden rows in the dtype of the outbound edge, or logits in fp32, on the host."""
+        if not header.rows:  # the step only releases sequences
+            return torch.empty(0, self.shape.hidden, dtype=torch_dtype(self.shape.outbound))
         x = self.device.upload(payload)
         if self._embed is None:
             x = x.to(torch_dtype(self.shape.residual))
@@ -149,15 +114,17 @@ class Stage:
         for sequence, page in header.pages:
             self.state.extend(sequence, page)
 
-    def _sample(self, logits: torch.Tensor, header: StepHeader) -> torch.Tensor:
-        ids: list[int] = []
+    def _sample(self, logits: torch.Tensor, header: StepHeader) -> list[torch.Tensor]:
+        answer = Answer(ids=[])
         for row in header.rows:
             if row.n_logits:
-                params = self.samples.params(row.sequence, row.sample)
+                sampler = self.samples.of(row.sequence, row.sample)
                 after = row.position + row.n_tokens  # the position of the token that the last row gives
                 for position in range(after - row.n_logits + 1, after + 1):
-                    ids.append(sample(logits[len(ids)], params, position))
-        return torch.tensor(ids, dtype=torch.int32)
+                    token, logprobs = sampler.sample(logits[len(answer.ids)], position)
+                    answer.ids.append(token)
+                    answer.logprobs.append(logprobs)
+        return pack(answer)
 
 
 def check_ids(ids: torch.Tensor, vocab: int) -> None:
@@ -179,12 +146,14 @@ def pick(hidden: torch.Tensor, header: StepHeader) -> torch.Tensor:
     return hidden[torch.tensor(index, dtype=torch.long, device=hidden.device)]
 
 
-def answer(shape: StageShape, header: StepHeader, data: bytes, result: torch.Tensor) -> bytes:
+def answer(shape: StageShape, header: StepHeader, data: bytes, results: Sequence[torch.Tensor]) -> bytes:
     """The header under which a stage sends on what it made of a step that came as ``header``, ``data`` in bytes."""
+    count = len(results[0])
     if shape.gives_tokens:
-        return relabel(data, kind=Kind.TOKEN, count=len(result))
+        width = results[1].shape[1] - 1 if len(results) > 1 else 0
+        return relabel(data, kind=Kind.TOKEN, count=count, width=width, logprobs=len(results) > 1)
     kind = Kind.HIDDEN_STATE if shape.gives_picked else header.kind
-    return relabel(data, kind=kind, count=len(result), width=shape.hidden, dtype=shape.outbound)
+    return relabel(data, kind=kind, count=count, width=shape.hidden, dtype=shape.outbound)
 
 
 def payload_dtype(shape: StageShape) -> torch.dtype:

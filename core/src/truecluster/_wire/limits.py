@@ -21,6 +21,12 @@ MAX_PAGES = 1 << 17
 """Pages handed out in one step."""
 MAX_WIDTH = 1 << 17
 """Elements of one hidden row."""
+MAX_LOGPROBS = 20
+"""Likeliest tokens whose log-probabilities are told beside a token's own."""
+MAX_BIAS = 4096
+"""Tokens whose logits a request may add to."""
+MAX_SEEN = 1 << 17
+"""Bytes of a set of tokens, a bit for each of a vocabulary."""
 
 UNTIL_STOPPED = 7 * 86400.0
 """Seconds to wait for the other end of an edge: the coordinator keeps the time, and ends what waits with its run."""

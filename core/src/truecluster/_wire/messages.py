@@ -12,9 +12,11 @@ from enum import Enum
 from typing import Any, ClassVar
 
 import attrs
-from attrs.validators import deep_iterable, ge, gt, matches_re, optional
+from attrs.validators import deep_iterable, ge, gt, le, matches_re, max_len, optional
 
 from truecluster.api import DeviceInfo, DType, Dtypes, Role, Span
+
+from . import limits
 
 _HASH = matches_re(r"[0-9a-f]{64}")
 
@@ -216,16 +218,38 @@ class StageStopped:
 
 
 @attrs.frozen(kw_only=True)
+class Bias:
+    """``value`` is added to the logit of token ``id``."""
+
+    id: int = _amount()
+    value: float
+
+
+@attrs.frozen(kw_only=True)
 class Sample:
-    """Coordinator → the head's node: how to sample a sequence from now on. Rows refer to it by ``number``."""
+    """Coordinator → the head's node: how to sample a sequence from now on. Rows refer to it by ``number``.
+
+    ``logprobs`` is how many of the likeliest tokens are told beside a token's own log-probability, ``None`` for
+    neither. ``prompt`` is a bit for each token that the prompt has, least significant first; ``answer`` are the tokens
+    sampled before. Both are empty where no penalty needs them.
+    """
 
     run: int = _amount()
     number: int = attrs.field(validator=gt(0))
     sequence: int = _amount()
     temperature: float = attrs.field(validator=ge(0))
+    top_k: int = attrs.field(default=0, validator=ge(0))
     top_p: float = attrs.field(validator=gt(0))
+    min_p: float = attrs.field(default=0.0, validator=[ge(0), le(1)])
+    repetition_penalty: float = attrs.field(default=1.0, validator=gt(0))
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[Bias, ...] = attrs.field(default=(), validator=max_len(limits.MAX_BIAS))
+    logprobs: int | None = attrs.field(default=None, validator=optional([ge(0), le(limits.MAX_LOGPROBS)]))
     seed: int
     choice: int = _amount()
+    prompt: bytes = attrs.field(default=b"", validator=max_len(limits.MAX_SEEN))
+    answer: tuple[int, ...] = attrs.field(default=(), validator=[max_len(limits.MAX_TOKENS), deep_iterable(ge(0))])
 
 
 @attrs.frozen(kw_only=True)

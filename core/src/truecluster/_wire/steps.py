@@ -7,6 +7,7 @@ stage's to check; here a header is checked against itself, its length and the li
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from enum import IntEnum
 from itertools import chain
 from typing import NamedTuple
@@ -60,8 +61,9 @@ class StepHeader:
 
     ``count`` is the rows of the payload: ids ``[count]`` int32 where ``width`` is 0, else hidden rows
     ``[count, width]`` in ``dtype``. RUN_* carries every token of ``rows``. An answer (HIDDEN_STATE, TOKEN) carries
-    those whose logits were wanted, and may leave ``rows`` out; a TOKEN with ``logprobs`` has a second tensor
-    ``[count]`` fp32.
+    those whose logits were wanted, and may leave ``rows`` out. A TOKEN with ``logprobs`` has a second tensor
+    ``[count, 1 + width]`` fp32, each token's own and those of the ``width`` likeliest, and, unless ``width`` is 0, the
+    ids of these, ``[count, width]`` int32.
     """
 
     kind: Kind
@@ -78,10 +80,12 @@ class StepHeader:
 
     def payload(self) -> tuple[tuple[DType, tuple[int, ...]], ...]:
         """Dtype and shape of each tensor that follows."""
-        if self.width:
-            return ((self.dtype, (self.count, self.width)),)
         ids = (DType.INT32, (self.count,))
-        return (ids, (DType.FP32, (self.count,))) if self.logprobs else (ids,)
+        rows = (self.dtype, (self.count, self.width))
+        if self.logprobs:
+            own = (DType.FP32, (self.count, 1 + self.width))
+            return (ids, own, rows) if self.width else (ids, own)
+        return (rows,) if self.width else (ids,)
 
 
 @attrs.frozen(kw_only=True)
@@ -125,10 +129,12 @@ def encode(header: StepHeader) -> bytes:
     return fixed + struct.pack(f"<{len(numbers)}i", *numbers)
 
 
-def relabel(data: bytes, *, kind: Kind, count: int, width: int = 0, dtype: DType = DType.INT32) -> bytes:
+def relabel(
+    data: bytes, *, kind: Kind, count: int, width: int = 0, dtype: DType = DType.INT32, logprobs: bool = False
+) -> bytes:
     """The header ``data``, which was decoded, for another payload; its tables go on as they are."""
-    _, _, flags, _, run, step, _, *lengths = _FIXED.unpack_from(data)
-    fixed = _FIXED.pack(kind, _DTYPE_CODES[dtype], flags, width, run, step, count, *lengths)
+    _, _, _, _, run, step, _, *lengths = _FIXED.unpack_from(data)
+    fixed = _FIXED.pack(kind, _DTYPE_CODES[dtype], logprobs, width, run, step, count, *lengths)
     return fixed + data[_FIXED.size :]
 
 
@@ -183,7 +189,7 @@ def _tables(
     released = table[released_at:]
     _check_distinct("row", [row.sequence for row in rows])
     _check_distinct("opened sequence", [each.sequence for each in opened])
-    _check_distinct("page", [page.page for page in pages])
+    _check_distinct("page of a sequence", pages)
     _check_distinct("released sequence", released)
     return rows, opened, pages, released
 
@@ -194,14 +200,15 @@ def _within(what: str, number: int, most: int) -> None:
 
 
 def _check_payload(header: StepHeader) -> None:
-    """Ids are int32 and have no width; hidden rows have one, and a float dtype."""
+    """Ids are int32 and have no width but with log-probabilities; hidden rows have one, and a float dtype."""
     if header.logprobs and header.kind is not Kind.TOKEN:
         raise EdgeBroken(f"a {header.kind.name} with log-probabilities; only TOKEN has them")
-    if header.kind is Kind.TOKEN and header.width:
-        raise EdgeBroken(f"a TOKEN of width {header.width}; ids have width 0")
+    most = limits.MAX_LOGPROBS if header.logprobs else 0
+    if header.kind is Kind.TOKEN and header.width > most:
+        raise EdgeBroken(f"a TOKEN of width {header.width}; at most {most} is allowed")
     if header.kind is Kind.HIDDEN_STATE and not header.width:
         raise EdgeBroken("a HIDDEN_STATE of width 0")
-    if (header.dtype is DType.INT32) is not (header.width == 0):
+    if (header.dtype is DType.INT32) is not (header.kind is Kind.TOKEN or header.width == 0):
         raise EdgeBroken(f"a payload of width {header.width} in {header.dtype.value}")
 
 
@@ -218,6 +225,6 @@ def _check_rows(header: StepHeader) -> None:
         raise EdgeBroken(f"a {header.kind.name} of {header.count} payload rows whose table says {expected}")
 
 
-def _check_distinct(what: str, numbers: list[int] | tuple[int, ...]) -> None:
-    if len(numbers) > 1 and len(set(numbers)) != len(numbers):
+def _check_distinct(what: str, found: Collection[object]) -> None:
+    if len(found) > 1 and len(set(found)) != len(found):
         raise EdgeBroken(f"a step header names a {what} twice")

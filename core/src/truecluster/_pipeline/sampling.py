@@ -1,0 +1,118 @@
+"""What the head knows of the sequences whose tokens it samples, and how it comes to know it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import attrs
+import torch
+
+from truecluster._wire.messages import Sample
+from truecluster.api import EdgeTimeout
+
+from .answers import logprobs_of
+from .logprobs import Logprobs
+from .penalties import History, from_bits, to_bits
+from .sampler import NOT_A_TOKEN, SampleParams, sample
+
+
+@attrs.frozen(kw_only=True)
+class SampleUpdate:
+    """How to sample a sequence from now on; ``number`` counts a run's updates from 1, in order.
+
+    Where penalties need them there are the prompt's tokens, a bit for each id, least significant first, and those of
+    the answer so far.
+    """
+
+    number: int
+    sequence: int
+    params: SampleParams
+    prompt: bytes = b""
+    answer: tuple[int, ...] = ()
+
+    @classmethod
+    def of(
+        cls, number: int, sequence: int, params: SampleParams, prompt: Sequence[int], answer: Sequence[int]
+    ) -> SampleUpdate:
+        """With as much of the tokens as ``params`` need."""
+        return cls(
+            number=number,
+            sequence=sequence,
+            params=params,
+            prompt=to_bits(prompt) if params.repeats else b"",
+            answer=tuple(answer) if params.counts_answer else (),
+        )
+
+    @classmethod
+    def received(cls, message: Sample) -> SampleUpdate:
+        """What a message says."""
+        params = SampleParams(**{field.name: getattr(message, field.name) for field in attrs.fields(SampleParams)})
+        return cls(
+            number=message.number,
+            sequence=message.sequence,
+            params=params,
+            prompt=message.prompt,
+            answer=message.answer,
+        )
+
+    def message(self, run: int) -> Sample:
+        """What tells it to the head of another process."""
+        return Sample(
+            run=run,
+            number=self.number,
+            sequence=self.sequence,
+            prompt=self.prompt,
+            answer=self.answer,
+            **attrs.asdict(self.params, recurse=False),
+        )
+
+
+class SequenceSampler:
+    """Samples one sequence's tokens, one after another."""
+
+    def __init__(self, params: SampleParams, prompt: bytes = b"", answer: Sequence[int] = ()) -> None:
+        self.params = params
+        self._history = History(from_bits(prompt), list(answer))
+
+    def sample(self, logits: torch.Tensor, position: int) -> tuple[int, Logprobs | None]:
+        """The token at ``position`` from ``logits [vocab]`` fp32, as `sampler.sample`, and what is told of it."""
+        params = self.params
+        token = sample(logits, params, position, self._history)
+        if params.counts_answer:
+            self._history.answer.append(token)
+        told = params.logprobs is not None and token != NOT_A_TOKEN
+        return token, logprobs_of(logits, token, params.logprobs or 0) if told else None
+
+
+UNTOLD = SequenceSampler(SampleParams())
+"""Samples the sequences that no update has named."""
+
+
+class SampleTable:
+    """The samplers of a run's sequences. Updates come from another thread than steps do."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._changed = threading.Condition()
+        self._applied = 0
+        self._samplers: dict[int, SequenceSampler] = {}
+
+    def apply(self, update: SampleUpdate) -> None:
+        """Take an update; they arrive in the order of their numbers."""
+        sampler = SequenceSampler(update.params, update.prompt, update.answer)
+        with self._changed:
+            self._samplers[update.sequence] = sampler
+            self._applied = update.number
+            self._changed.notify_all()
+
+    def of(self, sequence: int, number: int) -> SequenceSampler:
+        """The sequence's sampler once update ``number`` is applied. Raises `EdgeTimeout` if it doesn't come."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._applied >= number, self._timeout):
+                raise EdgeTimeout(f"sampling update {number} didn't arrive within {self._timeout:g} s")
+            return self._samplers.get(sequence, UNTOLD)
+
+    def forget(self, sequence: int) -> None:
+        with self._changed:
+            self._samplers.pop(sequence, None)
