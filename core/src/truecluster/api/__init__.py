@@ -28,6 +28,7 @@ from .dtypes import (
 )
 from .errors import (
     AddressError,
+    Busy,
     CannotPack,
     CheckpointError,
     EdgeBroken,
@@ -123,6 +124,7 @@ __all__ = [
     "Architecture",
     "ArchitectureSpec",
     "Block",
+    "Busy",
     "CannotPack",
     "Checkpoint",
     "CheckpointError",

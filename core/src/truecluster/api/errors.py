@@ -6,6 +6,7 @@
     ├── CheckpointError         exit 2   a model reference or a model file
     ├── PlanError               exit 2   the model can't be split as asked
     ├── RequestError            exit 2   a prompt, an option or a request field
+    ├── Busy                    exit 1   as many requests wait as may
     ├── TransportError          exit 1   a connection
     │   ├── AddressError        exit 2   an address can't be listened on or reached
     │   ├── HandshakeError      exit 2   the peer has another key, version or purpose
@@ -63,6 +64,14 @@ class RequestError(TrueClusterError):
         super().__init__(message)
         self.param = param
         self.code = code
+
+
+class Busy(TrueClusterError):
+    """As many requests wait as may. ``retry_after`` is in how many seconds there is likely to be room again."""
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class TransportError(TrueClusterError):
