@@ -25,7 +25,7 @@ def test_tokens_wait_to_be_told_and_come_before_the_end():
         assert house.step() is not None
         house.scheduler.answered([token])
     assert events(sequence) == [TokenEvent(7), TokenEvent(8), finished("length", 2)]
-    assert house.step() is None
+    house.rest()
 
 
 def test_a_request_from_its_prompt_to_its_last_token():
@@ -44,6 +44,9 @@ def test_a_request_from_its_prompt_to_its_last_token():
     house.answer(step, lambda row: 31)
     house.answer(house.step(), lambda row: 32)
     assert events(sequence) == [TokenEvent(30), TokenEvent(31), TokenEvent(32), finished("length", 3)]
+    assert house.step() == Step(rows=(), ids=[], released=(1,))
+    assert not house.scheduler.idle
+    house.answer(Step(rows=(), ids=[]))
     assert house.scheduler.idle
     assert house.scheduler.free_pages == 8
 
@@ -95,7 +98,7 @@ def test_one_token_needs_no_decode():
     assert len(step.pages) == 1
     house.answer(step)
     assert events(sequence) == [TokenEvent(7), finished("length", 1)]
-    assert house.scheduler.idle
+    house.rest()
 
 
 def test_a_token_that_could_not_be_sampled_fails_its_request_alone():
@@ -177,7 +180,7 @@ def test_requests_that_grow_beyond_the_pages_are_all_answered():
     assert opened > 3
     for sequence in asked:
         assert events(sequence) == [*(TokenEvent(101 + i) for i in range(8 * PAGE)), finished("length", 8 * PAGE)]
-    assert [len(house.open), house.scheduler.free_pages] == [1, 12]
+    assert [len(house.open), house.scheduler.free_pages] == [0, 12]
 
 
 def test_the_oldest_prompt_isnt_overtaken_for_ever():
@@ -242,7 +245,7 @@ def test_a_cancel_after_the_end_changes_nothing():
     sequence = house.add(3, max_tokens=1)
     house.answer(house.step())
     sequence.cancelled = True
-    assert house.step() is None
+    house.rest()
     assert events(sequence) == [TokenEvent(7), finished("length", 1)]
 
 

@@ -87,6 +87,15 @@ class House:
         self.scheduler.answered([token(row) for row in step.rows if row.n_logits])
         self.scheduler.tell()
 
+    def rest(self) -> None:
+        """Nothing is left to do but to tell the stages of what ended, if anything is."""
+        step = self.step()
+        if step is not None:
+            assert not step.rows
+            self.answer(step)
+        assert self.scheduler.idle
+        assert not self.open
+
 
 def events(sequence: Sequence) -> list:
     return sequence.on_event.__self__

@@ -17,6 +17,7 @@ from truecluster.api import (
     CheckpointError,
     DType,
     OpenOptions,
+    Paged,
     PluginError,
     QuantizerSpec,
     Span,
@@ -61,6 +62,13 @@ class ClusterModel:
         return self.catalog.units(
             slot for part in span.parts() for slot in bound.architecture.slots(bound.config, part)
         )
+
+    @property
+    def cached_starts(self) -> bool:
+        """Whether a sequence may begin with pages that another one filled: not with recurrent layers."""
+        bound = self.bound
+        states = (bound.architecture.state(bound.config, layer) for layer in range(bound.config.layers))
+        return all(isinstance(state, Paged) for state in states)
 
     def describe(self) -> str:
         """The line that says what was loaded."""
