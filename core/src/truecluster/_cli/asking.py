@@ -9,7 +9,6 @@ from typing import Any
 import attrs
 
 from truecluster._cluster.model import ClusterModel
-from truecluster._engine.requests import Sampling
 from truecluster._text import GenerationDefaults, TextDelta, TextFinished, TextModel, TextOptions, TextRequest, stream
 from truecluster.api import NodeError
 
@@ -98,10 +97,6 @@ def say_ignored(model: ClusterModel) -> None:
 
 def options_of(model: ClusterModel, asking: Asking) -> TextOptions:
     """What was typed, else the model's generation defaults, else greedy. Raises `RequestError`."""
-    own = GenerationDefaults.of(model.bound.checkpoint.generation)
-    sampling = Sampling(
-        temperature=own.temperature if asking.temperature is None else asking.temperature,
-        top_p=own.top_p if asking.top_p is None else asking.top_p,
-        seed=asking.seed,
-    )
+    own = GenerationDefaults.of(model.bound.checkpoint.generation).sampling
+    sampling = attrs.evolve(own, **{name: value for name, value in asking.sampling.items() if value is not None})
     return TextOptions(max_tokens=asking.max_tokens, stop=asking.stop, sampling=sampling)

@@ -7,7 +7,7 @@ import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import attrs
 import typer
@@ -82,12 +82,10 @@ ApiPort = Annotated[
 
 @attrs.frozen(kw_only=True)
 class Asking:
-    """How to answer; ``None`` takes the model's generation defaults, else greedy."""
+    """How to answer. What ``sampling`` has as ``None`` takes the model's generation defaults, else greedy."""
 
     max_tokens: int
-    temperature: float | None
-    top_p: float | None
-    seed: int | None
+    sampling: Mapping[str, Any]
     stop: tuple[str, ...]
     system: str | None
     raw: bool

@@ -10,7 +10,7 @@ import typer
 from truecluster.api import RequestError
 
 from . import addresses as a
-from . import life, sources
+from . import life, sampling, sources
 from . import memory as m
 from . import options as o
 from . import storage as s
@@ -44,13 +44,11 @@ def run(
     trust_remote_code: sources.TrustRemoteCode = False,
     cache_max_gb: s.CacheMax = s.DEFAULT_GB,
     max_tokens: Annotated[int, typer.Option(min=0, metavar="N", help="Most tokens to answer with.")] = 256,
-    temperature: Annotated[
-        float | None, typer.Option(min=0, max=2, help="0 is greedy.  [default: the model's, else 0]")
-    ] = None,
-    top_p: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Nucleus mass.  [default: the model's, else 1]")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Makes sampling repeatable.")] = None,
+    temperature: sampling.Temperature = None,
+    top_p: sampling.TopP = None,
+    top_k: sampling.TopK = None,
+    min_p: sampling.MinP = None,
+    seed: sampling.Seed = None,
     stop: Annotated[list[str] | None, typer.Option(help="Ends the answer; up to four times.")] = None,
     system: Annotated[str | None, typer.Option(help="System message of the chat.")] = None,
     raw: Annotated[
@@ -100,9 +98,7 @@ def run(
     )
     asking = o.Asking(
         max_tokens=max_tokens,
-        temperature=temperature,
-        top_p=top_p,
-        seed=seed,
+        sampling={"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p, "seed": seed},
         stop=tuple(stop or ()),
         system=system,
         raw=raw,

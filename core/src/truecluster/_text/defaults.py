@@ -7,13 +7,11 @@ from typing import Any
 
 import attrs
 
+from truecluster._engine.requests import MAX_ID, Sampling
 from truecluster.api import CheckpointError
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
-    "top_k": (None, 0),
-    "min_p": (None, 0),
     "typical_p": (None, 1),
-    "repetition_penalty": (None, 1),
     "no_repeat_ngram_size": (None, 0),
     "num_beams": (None, 1),
     "bad_words_ids": (None, []),
@@ -21,34 +19,48 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 }
 """Settings that change answers and aren't honoured, with the values that change nothing."""
 
+DRAWN: Mapping[str, tuple[float, float, float]] = {
+    "temperature": (0.0, 100.0, 1.0),
+    "top_k": (0, MAX_ID, 0),
+    "top_p": (0.0, 1.0, 1.0),
+    "min_p": (0.0, 1.0, 0.0),
+}
+ALWAYS: Mapping[str, tuple[float, float, float]] = {"repetition_penalty": (0.01, 100.0, 1.0)}
+"""Settings that are honoured, where an author samples and anyway: least, most, and what stands for none. A whole one
+takes no fraction.
+"""
+
 
 @attrs.frozen(kw_only=True)
 class GenerationDefaults:
-    """``temperature`` 0 is greedy. ``ignored`` names settings of the model's that would change its answers."""
+    """How a model's author samples. ``ignored`` names settings that would change answers and aren't honoured."""
 
-    temperature: float
-    top_p: float
+    sampling: Sampling
     ignored: tuple[str, ...]
 
     @classmethod
     def of(cls, generation: Mapping[str, Any]) -> GenerationDefaults:
         """As transformers reads them: greedy unless ``do_sample``. Raises `CheckpointError` naming what is wrong."""
-        sampled = generation.get("do_sample") is True
-        numbers = {name: _number(generation, name, most) for name, most in (("temperature", 100.0), ("top_p", 1.0))}
+        always, drawn = _numbers(generation, ALWAYS), _numbers(generation, DRAWN)
         return cls(
-            temperature=numbers["temperature"] if sampled else 0.0,
-            top_p=numbers["top_p"] if sampled else 1.0,
+            sampling=Sampling(**always, **(drawn if generation.get("do_sample") is True else {})),
             ignored=tuple(name for name, neutral in NEUTRAL.items() if generation.get(name) not in neutral),
         )
 
 
-def _number(generation: Mapping[str, Any], name: str, most: float) -> float:
+def _numbers(generation: Mapping[str, Any], kind: Mapping[str, tuple[float, float, float]]) -> dict[str, Any]:
+    return {name: _number(generation, name, *limits) for name, limits in kind.items()}
+
+
+def _number(generation: Mapping[str, Any], name: str, least: float, most: float, none: float) -> float:
     value = generation.get(name)
     if value is None:
-        return 1.0
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
-        raise CheckpointError(f"the model's generation defaults: {name} must be from 0 to {most:g}, not {value!r:.60}")
-    return float(value)
+        return none
+    kinds = (int,) if isinstance(none, int) else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
+        allowed = f"a whole number from {least} to {most}" if kinds == (int,) else f"from {least:g} to {most:g}"
+        raise CheckpointError(f"the model's generation defaults: {name} must be {allowed}, not {value!r:.60}")
+    return value
 
 
 def eos_ids(settings: Mapping[str, Any], source: str) -> list[int]:
