@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import anyio
 import attrs
@@ -14,7 +15,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from truecluster._engine.requests import Event, FinishedEvent, OnEvent, Request, TokenEvent
-from truecluster._serve import Readiness, create_app, listen, serve
+from truecluster._serve import Readiness, ServeOptions, create_app, listen, serve
 from truecluster._text import TextModel
 from truecluster._text.templates import ChatTemplates
 from truecluster._text.tokenizer import Tokenizer as OurTokenizer
@@ -22,7 +23,7 @@ from truecluster.api import TokenizerData, TrueClusterError
 
 END = 128
 """The id of the token that ends a turn; the ids below are those of ASCII."""
-READY = Readiness(ready=True, required=2, connected=2)
+READY = Readiness(alive=True, ready=True, required=2, connected=2)
 TEMPLATE = "{% for m in messages %}{{ m.role }}:{{ m.content }}<end>{% endfor %}"
 
 
@@ -82,6 +83,9 @@ class FakeState:
     def ready(self) -> Readiness:
         return self.readiness
 
+    def cluster(self) -> dict[str, Any]:
+        return {"nodes": []}
+
 
 @attrs.define
 class Running:
@@ -102,13 +106,13 @@ class Running:
 
 
 @contextlib.contextmanager
-def started() -> Iterator[Running]:
+def started(options: ServeOptions = ServeOptions()) -> Iterator[Running]:  # noqa: B008
     state, sock = FakeState(), listen("127.0.0.1", 0)
     server = Running(state, sock.getsockname()[1])
 
     async def main() -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(serve, create_app(state), sock)
+            group.start_soon(serve, create_app(state, options), sock)
             while not server._cancel.is_set():
                 await anyio.sleep(0.02)
             group.cancel_scope.cancel()
@@ -124,6 +128,12 @@ def started() -> Iterator[Running]:
     finally:
         server.stop()
         thread.join(10)
+
+
+@pytest.fixture(scope="session")
+def start() -> Any:
+    """Starts a server with given options; a context manager."""
+    return started
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,7 @@ def test_a_client_that_leaves_inside_its_body_harms_nobody(
         connection.sendall(head)
         time.sleep(0.1)
     assert client.post("/v1/chat/completions", json=CHAT).status_code == 200
-    assert not caplog.records
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
 def test_headers_without_end_are_cut_off(running: Any) -> None:

@@ -221,7 +221,7 @@ def test_bodies_without_end_are_refused(client: httpx.Client) -> None:
 
 
 def test_a_cluster_that_is_not_ready_says_how_many_nodes_it_needs(client: httpx.Client, running: Any) -> None:
-    running.state.readiness = Readiness(ready=False, required=3, connected=1)
+    running.state.readiness = Readiness(alive=True, ready=False, required=3, connected=1)
     for path, body in (("completions", COMPLETION), ("chat/completions", CHAT)):
         response = client.post(f"/v1/{path}", json=body)
         assert response.status_code == 503

@@ -230,7 +230,7 @@ def test_clients_that_leave_after_the_first_token_cancel(
     wait_until(lambda: len(engine.handles) == 8 and all(handle.cancelled.is_set() for handle in engine.handles))
     engine.events = answer("Hello")
     assert text_of(chunks(client.post(path, json=body))) == "Hello"
-    assert not caplog.records
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
 def wait_for_data(stream: socket.socket) -> None:

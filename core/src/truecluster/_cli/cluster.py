@@ -10,6 +10,7 @@ from truecluster._wire.addresses import is_loopback
 from truecluster.api import RequestError
 
 from . import addresses as a
+from . import api as http
 from . import life, sources
 from . import memory as m
 from . import options as o
@@ -43,8 +44,11 @@ def cluster(
     node_port: Annotated[
         int, typer.Option(min=0, max=65535, metavar="PORT", help="Port for nodes; 0 takes a free one.")
     ] = 7001,
-    api_host: o.ApiHost = "127.0.0.1",
-    api_port: o.ApiPort = 8000,
+    api_host: http.Host = "127.0.0.1",
+    api_port: http.Port = 8000,
+    api_key: http.Key = None,
+    served_model_name: http.Names = None,
+    strict_fields: http.Strict = False,
     key: o.Key = None,
     key_file: o.KeyFile = None,
     log_level: o.LogLevel = "info",
@@ -53,13 +57,13 @@ def cluster(
     o.set_log_level(log_level)
     o.let_idle_threads_sleep()
     given = o.read_key(key, key_file)
-    node_host, api_host = a.only_host(node_host, "--node-host", "--node-port"), a.only_api_host(api_host)
+    node_host = a.only_host(node_host, "--node-host", "--node-port")
     if not is_loopback(node_host) and given is None:
         raise RequestError(
             f"--node-host {node_host} can be reached from other machines and needs a key of yours: "
             "give it with --key-file or TRUECLUSTER_KEY, here and to every node"
         )
-    o.check_api_host(api_host)
+    api = http.api(api_host, api_port, api_key, served_model_name, strict_fields)
     least = life.least(min_nodes, max_nodes)
     head_place, wanted = o.check_head(head), o.check_dtype(dtype)
     planner_name, planner_options = o.split_planner(planner)
@@ -104,4 +108,4 @@ def cluster(
     o.check_planner(registry, planner_name, planner_options)
     if o.reaches_only_here(registry, transport):
         raise RequestError(f"--transport {transport} reaches only this process, and no node could join; tc run has it")
-    run(serve_cluster, registry, host_options, api_host, api_port, given is None)
+    run(serve_cluster, registry, host_options, api, given is None)

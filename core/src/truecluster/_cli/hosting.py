@@ -23,10 +23,13 @@ from truecluster._engine.engine import Engine
 from truecluster._node.transports import Transports
 from truecluster._registry import Events, Registry
 from truecluster._serve.app import create_app
+from truecluster._serve.options import ServeOptions
 from truecluster._serve.server import serve
 from truecluster._serve.state import Readiness
 from truecluster._text import TextModel
 from truecluster.api import NodeError
+
+from .api import Api
 
 STOP_SECONDS = 15.0
 
@@ -58,6 +61,7 @@ class Hosted:
     address: tuple[str, int]
     created: int = attrs.field(factory=lambda: int(time.time()))
     leaving: bool = False
+    served_names: tuple[str, ...] = ()
 
     @property
     def text(self) -> TextModel:
@@ -66,7 +70,7 @@ class Hosted:
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        return (self.model.name,)
+        return self.served_names or (self.model.name,)
 
     def wait_ready(self) -> None:
         """Block until a run is there. Raises why there will be none."""
@@ -88,7 +92,12 @@ class Hosted:
 
     def ready(self) -> Readiness:
         nodes = self.coordinator.nodes.ready()
-        return Readiness(ready=self.engine.ready, required=self.coordinator.needed_nodes, connected=len(nodes))
+        return Readiness(
+            alive=self.engine.failure is None and not self.leaving,
+            ready=self.engine.ready,
+            required=self.coordinator.needed_nodes,
+            connected=len(nodes),
+        )
 
     def cluster(self) -> dict[str, Any]:
         return self.coordinator.view()
@@ -150,6 +159,7 @@ async def _telling(registry: Registry) -> AsyncIterator[Events]:
             await run_sync(events.close)
 
 
-async def serve_api(hosted: Hosted, sock: socket.socket) -> None:
+async def serve_api(hosted: Hosted, api: Api, sock: socket.socket) -> None:
     """Serve the API until cancelled."""
-    await serve(create_app(hosted), sock)
+    hosted.served_names = api.names
+    await serve(create_app(hosted, ServeOptions(api_key=api.key, strict_fields=api.strict_fields)), sock)

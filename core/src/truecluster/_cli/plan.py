@@ -9,6 +9,7 @@ import typer
 
 from truecluster.api import RequestError
 
+from . import api as http
 from . import memory as m
 from . import options as o
 from . import sources
@@ -34,6 +35,7 @@ def plan(
         str | None,
         typer.Option(metavar="URL", help="Plan over the nodes of the cluster whose API is there, http://HOST:PORT."),
     ] = None,
+    api_key: http.Key = None,
     arch: o.Arch = None,
     quant: o.Quant = None,
     dtype: o.Dtype = "auto",
@@ -70,7 +72,7 @@ def plan(
     from .asking_cluster import ask_cluster
     from .progress import Progress
 
-    view = ask_cluster(url) if url else None
+    view = ask_cluster(url, http.read_key(api_key)) if url else None
     if view is not None and model is None:
         found = planning.running(view)
     else:

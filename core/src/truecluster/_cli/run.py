@@ -9,7 +9,7 @@ import typer
 
 from truecluster.api import RequestError
 
-from . import addresses as a
+from . import api as http
 from . import life, sampling, sources
 from . import memory as m
 from . import options as o
@@ -56,8 +56,11 @@ def run(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     serve: Annotated[bool, typer.Option("--serve", help="Keep the API up and read no input.")] = False,
-    api_host: o.ApiHost = "127.0.0.1",
-    api_port: o.ApiPort = 8000,
+    api_host: http.Host = "127.0.0.1",
+    api_port: http.Port = 8000,
+    api_key: http.Key = None,
+    served_model_name: http.Names = None,
+    strict_fields: http.Strict = False,
     log_level: o.LogLevel = "warning",
 ) -> None:
     """Run a model split over worker processes of this machine, and answer a prompt, chat, or serve the API."""
@@ -69,8 +72,7 @@ def run(
         raise RequestError("--raw has no chat template to put --system in; leave one of them out")
     if prompt is not None and not prompt.strip():
         raise RequestError("the prompt is empty; give one, or leave it out to chat")
-    api_host = a.only_api_host(api_host)
-    o.check_api_host(api_host)
+    api = http.api(api_host, api_port, api_key, served_model_name, strict_fields)
     started = min(nodes, max_nodes or nodes)
     if min_nodes is not None and min_nodes > started:
         raise RequestError(f"--min-nodes {min_nodes} is more than the {started} that are started; give more --nodes")
@@ -105,7 +107,7 @@ def run(
         as_json=as_json,
     )
     if serve:
-        local.serve(launch, api_host, api_port)
+        local.serve(launch, api)
     elif prompt is not None:
         local.answer(launch, asking, prompt)
     elif sys.stdin.isatty():

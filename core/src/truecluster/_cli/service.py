@@ -11,17 +11,18 @@ from truecluster._serve.server import listen
 from truecluster._wire.addresses import shown
 
 from .addresses import to_dial
+from .api import Api
 from .hosting import Hosted, HostOptions, hosting, serve_api
 
 
-async def serve_cluster(registry: Registry, options: HostOptions, api_host: str, api_port: int, show_key: bool) -> None:
+async def serve_cluster(registry: Registry, options: HostOptions, api: Api, show_key: bool) -> None:
     """Serve until interrupted, or until the engine fails for good."""
     transports = Transports(registry)
     try:
-        with one_error(), listen(api_host, api_port) as sock:
+        with one_error(), listen(api.host, api.port) as sock:
             async with anyio.create_task_group() as outside, hosting(registry, transports, options) as hosted:
                 _introduce(hosted, options, sock.getsockname()[:2], show_key)
-                outside.start_soon(serve_api, hosted, sock)  # ends after the engine, which ends its requests
+                outside.start_soon(serve_api, hosted, api, sock)  # ends after the engine, which ends its requests
                 await hosted.failed()
     finally:
         transports.close()

@@ -12,8 +12,9 @@ from truecluster._text import Engine, TextModel
 
 @attrs.frozen(kw_only=True)
 class Readiness:
-    """Whether requests can be answered now, and the nodes that takes and that there are."""
+    """Whether there is anything that could ever answer, and whether it can now; the nodes that takes and there are."""
 
+    alive: bool
     ready: bool
     required: int
     connected: int

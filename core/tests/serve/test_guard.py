@@ -1,0 +1,113 @@
+"""The API's key, the names of requests, and health, over real sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from fastapi.routing import APIRoute
+from openai_shapes import validate
+
+from truecluster._serve import Readiness, ServeOptions
+from truecluster._serve.app import routes
+
+COMPLETION = {"model": "tiny", "prompt": "abc"}
+
+
+@pytest.fixture(scope="module")
+def guarded(start: Any) -> Iterator[Any]:
+    with start(ServeOptions(api_key="secret-1")) as server:
+        yield server
+
+
+def every_route(state: Any) -> list[tuple[str, str]]:
+    found = [route for route in routes(state, ServeOptions()).routes if isinstance(route, APIRoute)]
+    assert len(found) >= 6
+    return [(method, route.path.replace("{name:path}", "tiny")) for route in found for method in route.methods or ()]
+
+
+def test_every_route_but_health_needs_the_key(guarded: Any) -> None:
+    """SEC-12: also with another method, a slash too many, and where there is no route at all."""
+    own = every_route(guarded.state)
+    more = [(method, path) for _, path in own for method in ("HEAD", "OPTIONS", "GET", "POST")]
+    endings = ("{0}/", "/{0}", "{0}?api_key=secret-1")
+    variants = [(method, ending.format(path)) for method, path in own for ending in endings if path != "/health"]
+    headers: list[dict[str, str]] = [
+        {},
+        {"authorization": "Bearer wrong"},
+        {"authorization": "secret-1"},
+        {"authorization": "Basic secret-1"},
+        {"authorization": "Bearer"},
+        {"x-api-key": "secret-1"},
+    ]
+    with httpx.Client(base_url=guarded.url, timeout=20) as client:
+        for method, path in {*own, *more, *variants, ("GET", "/"), ("GET", "/nowhere")}:
+            if path == "/health":
+                continue
+            for header in headers:
+                response = client.request(method, guarded.url + path, headers=header)
+                assert response.status_code == 401, (method, path, header)
+                assert response.headers["www-authenticate"] == "Bearer"
+                if method != "HEAD":
+                    validate(response.json(), "ErrorResponse")
+                    assert response.json()["error"]["type"] == "authentication_error"
+        assert client.get("/health").status_code == 200
+    assert not guarded.state.engine.asked
+
+
+def test_two_keys_are_none(guarded: Any) -> None:
+    """Whoever sends two may be let through by one part of a chain and named by another."""
+    headers = [("authorization", "Bearer secret-1"), ("authorization", "Bearer secret-1")]
+    assert httpx.get(f"{guarded.url}/v1/models", headers=headers).status_code == 401
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+def test_the_key_opens_everything(guarded: Any, scheme: str) -> None:
+    """RFC 9110, 11.1: a scheme's letters may be of either case."""
+    headers = {"authorization": f"{scheme} secret-1"}
+    assert httpx.get(f"{guarded.url}/v1/models", headers=headers).status_code == 200
+    done = httpx.post(f"{guarded.url}/v1/completions", headers=headers, json={**COMPLETION, "stream": True})
+    assert done.text.endswith("data: [DONE]\n\n")
+
+
+def test_the_official_client_has_the_key_or_says_that_it_has_not(guarded: Any) -> None:
+    with openai.OpenAI(base_url=f"{guarded.url}/v1", api_key="secret-1", max_retries=0) as client:
+        assert client.completions.create(model="tiny", prompt="abc").choices[0].text == "Hello"
+    other = openai.OpenAI(base_url=f"{guarded.url}/v1", api_key="other", max_retries=0)
+    with other, pytest.raises(openai.AuthenticationError) as refused:
+        other.models.list()
+    assert (refused.value.code, refused.value.type) == ("invalid_api_key", "authentication_error")
+
+
+def test_health_tells_alive_and_ready_apart(client: httpx.Client, running: Any) -> None:
+    """API-30: what the engine says, not only that HTTP answers."""
+    response = client.get("/health")
+    assert response.status_code == 200
+    assert response.json() == {"alive": True, "ready": True, "required": 2, "connected": 2}
+    running.state.readiness = Readiness(alive=True, ready=False, required=3, connected=1)
+    response = client.get("/health")
+    assert (response.status_code, response.json()["alive"], response.json()["ready"]) == (503, True, False)
+    running.state.readiness = Readiness(alive=False, ready=False, required=3, connected=1)
+    assert client.get("/health").json()["alive"] is False
+
+
+def test_answers_carry_a_name_of_their_own(client: httpx.Client) -> None:
+    """SEC-16: what a user can quote, and the log has."""
+    responses = [client.get("/health"), client.get("/nowhere"), client.post("/v1/completions", json=COMPLETION)]
+    names = {response.headers["x-request-id"] for response in responses}
+    assert len(names) == 3
+    assert all(name.startswith("req_") for name in names)
+
+
+def test_fields_that_no_schema_knows_are_refused_where_it_is_asked_for(start: Any) -> None:
+    """API-36."""
+    with start(ServeOptions(strict_fields=True)) as server:
+        response = httpx.post(f"{server.url}/v1/completions", json={**COMPLETION, "logit_biass": {}})
+        assert (response.status_code, response.json()["error"]["param"]) == (400, "logit_biass")
+        inside = {"stream": True, "stream_options": {"include_usag": True}}
+        response = httpx.post(f"{server.url}/v1/completions", json={**COMPLETION, **inside})
+        assert (response.status_code, response.json()["error"]["param"]) == (400, "stream_options.include_usag")
+        assert httpx.post(f"{server.url}/v1/completions", json=COMPLETION).status_code == 200
