@@ -36,7 +36,7 @@ def ascii_model(context: int) -> TextModel:
     tokenizer = OurTokenizer(TokenizerData(json=library.to_str(), eos="<end>"))
     templates = ChatTemplates({"default": TEMPLATE}, tokenizer)
     eos = frozenset({END})
-    return TextModel(tokenizer=tokenizer, templates=templates, eos=eos, chat_eos=eos, context=context)
+    return TextModel(tokenizer=tokenizer, templates=templates, eos=eos, chat_eos=eos, context=context, vocab=140)
 
 
 def answer(text: str) -> list[Event]:

@@ -60,17 +60,20 @@ def test_the_official_client_reads_answers_and_errors(official: openai.OpenAI) -
         official.chat.completions.create(model="other", messages=messages)
     assert absent.value.code == "model_not_found"
     with pytest.raises(openai.BadRequestError) as refused:
-        official.chat.completions.create(model="tiny", messages=messages, logprobs=True)
-    assert refused.value.param == "logprobs"
+        official.chat.completions.create(model="tiny", messages=messages, top_logprobs=3)
+    assert refused.value.param == "top_logprobs"
 
 
 def test_fields_reach_the_engine(client: httpx.Client, running: Any) -> None:
     fields = {"temperature": 0, "top_p": 0.5, "seed": -5, "stop": "l", "max_completion_tokens": 7, "user": "me", "n": 1}
-    body = client.post("/v1/chat/completions", json={**CHAT, **fields}).json()
+    more = {"top_k": 40, "min_p": 0.1, "repetition_penalty": 1.1, "presence_penalty": -2, "frequency_penalty": 2}
+    body = client.post("/v1/chat/completions", json={**CHAT, **fields, **more, "logit_bias": {"7": -100}}).json()
     assert body["choices"][0]["message"]["content"] == "He"
     assert body["usage"]["completion_tokens"] == 3
     asked = running.state.engine.asked[0]
     assert (asked.sampling.temperature, asked.sampling.top_p, asked.sampling.seed) == (0.0, 0.5, -5)
+    assert {name: getattr(asked.sampling, name) for name in more} == more
+    assert asked.sampling.logit_bias == {7: -100.0}
     assert asked.max_tokens == 7
 
 

@@ -10,6 +10,7 @@ import pytest
 from openai_shapes import validate
 
 from truecluster._serve import Readiness
+from truecluster.api import Busy
 
 COMPLETION = {"model": "tiny", "prompt": "abc"}
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
@@ -82,7 +83,7 @@ def test_half_a_surrogate_pair_is_named(client: httpx.Client, path: str, body: s
     ("name", "values"),
     [
         ("max_tokens", [-1, True, "5", 5.0, 10**23]),
-        ("temperature", [-0.1, 2.1, True, "1"]),
+        ("temperature", [-0.1, 2.1, 999999, True, "1"]),
         ("top_p", [-0.1, 1.1, False]),
         ("seed", [1.0, 2**63, -(2**63) - 1, 10**26, True]),
         ("stop", ["", ["", "x"], ["a"] * 5, 7, [1, 2], {}]),
@@ -90,14 +91,22 @@ def test_half_a_surrogate_pair_is_named(client: httpx.Client, path: str, body: s
         ("stream", ["yes", 1]),
         ("stream_options", [{}, {"include_usage": True}]),
         ("echo", ["yes", 0]),
-        ("logprobs", [0, 1]),
-        ("best_of", [3]),
+        ("logprobs", [-1, 6, True, 1.0]),
+        ("top_logprobs", [5]),
+        ("best_of", [3, 0]),
         ("suffix", ["x"]),
-        ("logit_bias", [{"1": 100}]),
-        ("frequency_penalty", [0.5, False]),
-        ("presence_penalty", [-2]),
-        ("top_k", [40]),
-        ("repetition_penalty", [1.1]),
+        ("logit_bias", [[], {"191222": -100}, {"140": 1}, {"-1": 5}, {"abc": 1}, {"1.0": 1}, {"٣": 1}, {"1" * 30: 1}]),
+        ("logit_bias", [{str(i): 1 for i in range(5000)}]),
+        ("frequency_penalty", [2.1, -2.1, False]),
+        ("presence_penalty", [2.1, -2.1, "1"]),
+        ("top_k", [-2, 10**10, 1.5]),
+        ("min_p", [-1, 1.1]),
+        ("repetition_penalty", [0, -1, True]),
+        ("repeat_penalty", [1.1]),
+        ("response_format", [{"type": "json_object"}]),
+        ("tools", [[{"type": "function"}]]),
+        ("chat_template", ["{{ 1 }}"]),
+        ("chat_template_kwargs", [{"tokenize": True}]),
         ("model", [5, None]),
         ("prompt", [None, 5, [], [[]], ["a", 5], [1.0], [True], {}, [129], [-1], "", ["a"] * 129]),
         ("user", [5]),
@@ -118,8 +127,8 @@ def test_fields_of_completions_are_named(client: httpx.Client, running: Any, nam
         ("tools", [[{"type": "function"}]]),
         ("tool_choice", ["required"]),
         ("response_format", [{"type": "json_object"}, {"type": "json_schema"}]),
-        ("logprobs", [True]),
-        ("top_logprobs", [5]),
+        ("logprobs", [1, "true"]),
+        ("top_logprobs", [5, 21, -1]),
         ("functions", [[{"name": "f"}]]),
         ("audio", [{}]),
         ("modalities", [["text", "audio"]]),
@@ -127,7 +136,8 @@ def test_fields_of_completions_are_named(client: httpx.Client, running: Any, nam
         ("n", [0, 129]),
         ("prompt", ["x"]),
         ("echo", [True]),
-        ("min_p", [0.1]),
+        ("chat_template", ["{{ 1 }}"]),
+        ("chat_template_kwargs", [{"tokenize": True}]),
     ],
 )
 def test_fields_of_chats_are_named(client: httpx.Client, running: Any, name: str, values: list[Any]) -> None:
@@ -184,6 +194,54 @@ def test_no_address_in_a_message_is_asked(client: httpx.Client) -> None:
         pointed_to.settimeout(0.2)
         with pytest.raises(TimeoutError):
             pointed_to.accept()
+
+
+def test_a_bias_that_is_too_large_is_named_by_its_token(client: httpx.Client) -> None:
+    """SEC-04."""
+    for value in (1e308, -101, "x", None):
+        found = error(client.post("/v1/completions", json={**COMPLETION, "logit_bias": {"5": value}}), 400)
+        assert found["param"] == "logit_bias.5"
+
+
+def test_more_answers_than_one_request_may_ask_for(client: httpx.Client, running: Any) -> None:
+    """SEC-03: said with the numbers, before anything is made."""
+    found = error(client.post("/v1/completions", json={**COMPLETION, "prompt": ["a"] * 50, "n": 3}), 400)
+    assert found["param"] == "n"
+    assert all(number in found["message"] for number in ("50", "150", "128"))
+    for name in ("n", "best_of"):
+        assert error(client.post("/v1/completions", json={**COMPLETION, name: 1_000_000}), 400)["param"] == name
+    assert not running.state.engine.asked
+
+
+def test_usage_is_no_option_without_a_stream(client: httpx.Client) -> None:
+    """API-12."""
+    for options in ({}, {"include_usage": True}):
+        for more in ({}, {"stream": False}):
+            found = error(client.post("/v1/completions", json={**COMPLETION, "stream_options": options, **more}), 400)
+            assert found["param"] == "stream_options"
+
+
+@pytest.mark.parametrize(
+    ("options", "param"),
+    [
+        ({"include_usage": 1}, "stream_options.include_usage"),
+        ({"include_obfuscation": True}, "stream_options.include_obfuscation"),
+        ({"continuous_usage_stats": True}, "stream_options.continuous_usage_stats"),
+        ([], "stream_options"),
+    ],
+)
+def test_options_of_a_stream_are_named(client: httpx.Client, options: Any, param: str) -> None:
+    body = {**COMPLETION, "stream": True, "stream_options": options}
+    assert error(client.post("/v1/completions", json=body), 400)["param"] == param
+
+
+def test_a_queue_that_is_full_says_when_to_come_back(client: httpx.Client, running: Any) -> None:
+    """Also to a stream, which has not begun."""
+    running.state.engine.refuse = Busy("256 requests wait already", 7)
+    for stream in (False, True):
+        response = client.post("/v1/completions", json={**COMPLETION, "stream": stream})
+        found = error(response, 429)
+        assert (response.headers["retry-after"], found["code"]) == ("7", "rate_limit_exceeded")
 
 
 def test_two_limits_that_differ_are_refused(client: httpx.Client) -> None:

@@ -28,7 +28,7 @@ class FakeCheckpoint(Checkpoint):
 
 @pytest.fixture
 def model(byte_data: TokenizerData) -> TextModel:
-    return TextModel.load(FakeCheckpoint(byte_data, {}, {}), context=20)
+    return TextModel.load(FakeCheckpoint(byte_data, {}, {}), context=20, vocab=300)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def model(byte_data: TokenizerData) -> TextModel:
 def test_the_end_is_what_any_source_names(
     byte_data: TokenizerData, generation: Mapping[str, Any], metadata: Mapping[str, Any], expected: set[int]
 ) -> None:
-    model = TextModel.load(FakeCheckpoint(byte_data, generation, metadata), context=20)
+    model = TextModel.load(FakeCheckpoint(byte_data, generation, metadata), context=20, vocab=300)
     assert model.prepare_completion("a", TextOptions()).tokens.eos == expected
     assert model.prepare_chat(CHAT, TextOptions()).tokens.eos == expected | {257}
 
@@ -53,7 +53,7 @@ def test_an_end_that_is_no_id_is_named(byte_data: TokenizerData, value: Any, sou
     settings: list[dict[str, Any]] = [{}, {}]
     settings[source]["eos_token_id"] = value
     with pytest.raises(CheckpointError, match=f"{named}: eos_token_id must be an id or a list of ids"):
-        TextModel.load(FakeCheckpoint(byte_data, *settings), context=20)
+        TextModel.load(FakeCheckpoint(byte_data, *settings), context=20, vocab=300)
 
 
 def test_a_request_carries_prompt_sampling_and_stops(model: TextModel) -> None:

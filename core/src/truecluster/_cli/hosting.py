@@ -145,7 +145,8 @@ def _cancellable(options: ModelOptions) -> ModelOptions:
 
 def _load_text(model: ClusterModel, trust_remote_code: bool) -> TextModel:
     bound = model.bound
-    return TextModel.load(bound.checkpoint, context=bound.config.context, trust_remote_code=trust_remote_code)
+    size = bound.config
+    return TextModel.load(bound.checkpoint, context=size.context, vocab=size.vocab, trust_remote_code=trust_remote_code)
 
 
 @asynccontextmanager

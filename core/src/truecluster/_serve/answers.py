@@ -10,7 +10,8 @@ from typing import Any
 
 from truecluster._text import AnswerEnd, Completion, TextRequest
 
-from .shapes import Piece, Shape
+from .logprobs import Piece
+from .shapes import Shape
 
 _FINGERPRINT = f"truecluster-{version('truecluster')}"
 
@@ -32,16 +33,20 @@ def heading(shape: Shape, kind: str, model: str) -> dict[str, Any]:
     }
 
 
-def choice(index: int, piece: Piece, reason: AnswerEnd | None) -> dict[str, Any]:
+def choice(index: int, piece: Piece, logprobs: Piece | None, reason: AnswerEnd | None) -> dict[str, Any]:
     """One of an answer's choices, whole or a piece of it."""
-    return {"index": index, **piece, "logprobs": None, "finish_reason": reason}
+    return {"index": index, **piece, "logprobs": logprobs, "finish_reason": reason}
 
 
 def answer(shape: Shape, model: str, requests: Sequence[TextRequest], done: Sequence[Completion]) -> dict[str, Any]:
     """The whole response to ``requests``, one completion for each."""
+    asked = requests[0].tokens.sampling.logprobs is not None
     return {
         **heading(shape, shape.whole_object, model),
-        "choices": [choice(i, shape.whole(one.text), one.finish_reason) for i, one in enumerate(done)],
+        "choices": [
+            choice(i, shape.whole(one.text), shape.logprobs(one.scores) if asked else None, one.finish_reason)
+            for i, one in enumerate(done)
+        ],
         "usage": usage(requests, sum(one.completion_tokens for one in done)),
     }
 

@@ -8,7 +8,8 @@ from typing import Any
 from truecluster._text import AnswerEnd, TextEvent, TextFinished, TextRequest, succeeded
 
 from .answers import choice, heading, usage
-from .shapes import Piece, Shape
+from .logprobs import Piece
+from .shapes import Shape
 
 
 class Chunks:
@@ -27,8 +28,9 @@ class Chunks:
         chunks = self._first(index)
         if isinstance(event, TextFinished):
             self._generated += event.generated
-            return [*chunks, self._chunk(index, self._shape.last, succeeded(event))]
-        return [*chunks, self._chunk(index, self._shape.chunk(event.text), None)]
+            return [*chunks, self._chunk(index, self._shape.last, reason=succeeded(event))]
+        logprobs = self._shape.logprobs(event.scores) if event.scores else None
+        return [*chunks, self._chunk(index, self._shape.chunk(event.text), logprobs)]
 
     def end(self) -> list[dict[str, Any]]:
         """What follows once every choice has ended."""
@@ -40,8 +42,10 @@ class Chunks:
         if self._shape.first is None or index in self._begun:
             return []
         self._begun.add(index)
-        return [self._chunk(index, self._shape.first, None)]
+        return [self._chunk(index, self._shape.first)]
 
-    def _chunk(self, index: int, piece: Piece, reason: AnswerEnd | None) -> dict[str, Any]:
-        chunk = {**self._heading, "choices": [choice(index, piece, reason)]}
+    def _chunk(
+        self, index: int, piece: Piece, logprobs: Piece | None = None, reason: AnswerEnd | None = None
+    ) -> dict[str, Any]:
+        chunk = {**self._heading, "choices": [choice(index, piece, logprobs, reason)]}
         return {**chunk, "usage": None} if self._include_usage else chunk

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from truecluster.api import RequestError, TrueClusterError
+from truecluster.api import Busy, RequestError, TrueClusterError
 
 from .identity import request_id
 from .state import Readiness
@@ -71,6 +71,8 @@ def describe(error: Exception) -> Described:
         return _refused(error)
     if isinstance(error, NotReady):
         return Described(status=503, message=str(error), type="cluster_not_ready")
+    if isinstance(error, Busy):
+        return _busy(error)
     if isinstance(error, Unauthorized):
         return _unauthorized()
     return _failed(error)
@@ -80,6 +82,16 @@ def _refused(error: HTTPException) -> Described:
     usual = HTTPStatus(error.status_code).phrase
     message = _HELP.get(error.status_code, error.detail) if error.detail == usual else error.detail
     return Described(status=error.status_code, message=message, headers=error.headers or {})
+
+
+def _busy(error: Busy) -> Described:
+    return Described(
+        status=429,
+        message=str(error),
+        type="rate_limit_error",
+        code="rate_limit_exceeded",
+        headers={"retry-after": str(error.retry_after)},
+    )
 
 
 def _unauthorized() -> Described:

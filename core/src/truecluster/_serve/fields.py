@@ -60,6 +60,18 @@ def number(low: float, high: float) -> Check[float]:
     return check
 
 
+def biases(name: str, value: Any) -> dict[int, float]:
+    """What is added to logits, by token id; JSON's keys are strings."""
+    between = number(-100, 100)
+    return {_token_id(name, key): between(f"{name}.{key:.20}", bias) for key, bias in mapping(name, value).items()}
+
+
+def _token_id(name: str, key: str) -> int:
+    if not (key.isascii() and key.isdecimal() and len(key) < 11):
+        raise RequestError(f"'{name}' has the key {key[:20]!a}, which is no token id", name)
+    return int(key)
+
+
 def stop_strings(name: str, value: Any) -> tuple[str, ...]:
     """One string or a list of them."""
     strings = [value] if isinstance(value, str) else value

@@ -11,7 +11,7 @@ from truecluster.api import RequestError
 from . import tables
 from .body import parse_body
 from .calls import ChatCall, CompletionCall, Prompt, Streaming
-from .fields import Fields, boolean, integer, number, refuse, stop_strings, string
+from .fields import Fields, biases, boolean, integer, number, refuse, stop_strings, string
 
 MAX_CHOICES = 128
 """Answers that one request may ask for, over all its prompts; OpenAI's largest ``n``."""
@@ -25,11 +25,14 @@ def parse_completion(raw: bytes) -> CompletionCall:
     choices = _choices(fields, len(prompts))
     _only_best(fields, choices)
     max_tokens, echo = fields.take("max_tokens", integer(0, _INT32), None), fields.take("echo", boolean, False)
+    logprobs = fields.take("logprobs", integer(0, 5), None)
+    if echo and logprobs is not None:
+        raise RequestError("'logprobs' of an echoed prompt aren't supported yet; leave out 'echo' or them", "logprobs")
     return CompletionCall(
         model=model,
         prompts=prompts,
         choices=choices,
-        options=_options(fields, max_tokens, echo),
+        options=_options(fields, max_tokens, logprobs, echo),
         streaming=_streaming(fields),
         unknown=_rest(fields, tables.COMPLETION),
     )
@@ -43,7 +46,7 @@ def parse_chat(raw: bytes) -> ChatCall:
         model=model,
         messages=messages,
         choices=_choices(fields, 1),
-        options=_options(fields, _chat_tokens(fields)),
+        options=_options(fields, _chat_tokens(fields), _chat_logprobs(fields)),
         streaming=_streaming(fields),
         unknown=_rest(fields, tables.CHAT),
     )
@@ -55,10 +58,17 @@ def _rest(fields: Fields, neutral: tables.Neutral) -> tuple[str, ...]:
     return fields.unknown()
 
 
-def _options(fields: Fields, max_tokens: int | None, echo: bool = False) -> TextOptions:
+def _options(fields: Fields, max_tokens: int | None, logprobs: int | None, echo: bool = False) -> TextOptions:
     sampling = Sampling(
         temperature=fields.take("temperature", number(0, 2), 1.0),
         top_p=fields.take("top_p", number(0, 1), 1.0),
+        top_k=max(fields.take("top_k", integer(-1, _INT32), 0), 0),
+        min_p=fields.take("min_p", number(0, 1), 0.0),
+        repetition_penalty=fields.take("repetition_penalty", number(0.01, 100), 1.0),
+        presence_penalty=fields.take("presence_penalty", number(-2, 2), 0.0),
+        frequency_penalty=fields.take("frequency_penalty", number(-2, 2), 0.0),
+        logit_bias=fields.take("logit_bias", biases, {}),
+        logprobs=logprobs,
         seed=fields.take("seed", integer(-_INT64 - 1, _INT64), None),
     )
     stop: tuple[str, ...] = fields.take("stop", stop_strings, ())
@@ -95,6 +105,13 @@ def _chat_tokens(fields: Fields) -> int | None:
     if old is not None and new is not None and old != new:
         raise RequestError("'max_tokens' and 'max_completion_tokens' differ; give only the second", "max_tokens")
     return old if new is None else new
+
+
+def _chat_logprobs(fields: Fields) -> int | None:
+    asked, top = fields.take("logprobs", boolean, False), fields.take("top_logprobs", integer(0, 20), 0)
+    if top and not asked:
+        raise RequestError("'top_logprobs' needs 'logprobs' to be true", "top_logprobs")
+    return top if asked else None
 
 
 def _messages(name: str, value: Any) -> list[Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import attrs
 
-Piece = Mapping[str, Any]
+from truecluster._text import Scored
+
+from .logprobs import Piece, chat_logprobs, completion_logprobs
 
 
 @attrs.frozen(kw_only=True)
@@ -19,6 +20,7 @@ class Shape:
     chunk_object: str
     whole: Callable[[str], Piece]
     chunk: Callable[[str], Piece]
+    logprobs: Callable[[Sequence[Scored]], Piece]
     first: Piece | None
     last: Piece
 
@@ -41,6 +43,7 @@ COMPLETION = Shape(
     chunk_object="text_completion",
     whole=_text,
     chunk=_text,
+    logprobs=completion_logprobs,
     first=None,
     last={"text": ""},
 )
@@ -52,6 +55,7 @@ CHAT = Shape(
     chunk_object="chat.completion.chunk",
     whole=_message,
     chunk=_delta,
+    logprobs=chat_logprobs,
     first={"delta": {"role": "assistant", "content": "", "refusal": None}},
     last={"delta": {}},
 )

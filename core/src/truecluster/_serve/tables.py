@@ -25,18 +25,25 @@ HARMLESS: Mapping[str, Check[Any]] = {
 """They change nothing in an answer's text."""
 
 _BOTH: Neutral = {
-    "frequency_penalty": _ZERO,
-    "presence_penalty": _ZERO,
-    "logit_bias": ({},),
+    "response_format": ({"type": "text"},),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "parallel_tool_calls": (True, False),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "modalities": (["text"],),
+    "audio": (),
+    "prediction": (),
+    "reasoning_effort": ("none",),
+    "verbosity": ("medium",),
+    "web_search_options": (),
+    "moderation": (),
 }
 
 _PEERS: Neutral = {
-    "top_k": (0, -1),
-    "min_p": _ZERO,
     "typical_p": _ONE,
     "tfs_z": _ONE,
     "top_a": _ZERO,
-    "repetition_penalty": _ONE,
     "repeat_penalty": _ONE,
     "length_penalty": _ONE,
     "min_tokens": (0,),
@@ -80,26 +87,18 @@ _PEERS: Neutral = {
 }
 """Of vLLM, SGLang, llama.cpp and others."""
 
-COMPLETION: Neutral = {**_BOTH, **_PEERS, "logprobs": (), "suffix": ("",), "messages": (), "max_completion_tokens": ()}
+COMPLETION: Neutral = {
+    **_BOTH,
+    **_PEERS,
+    "suffix": ("",),
+    "messages": (),
+    "max_completion_tokens": (),
+    "top_logprobs": (),
+}
 
 CHAT: Neutral = {
     **_BOTH,
     **_PEERS,
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "response_format": ({"type": "text"},),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "parallel_tool_calls": (True, False),
-    "functions": ([],),
-    "function_call": ("none", "auto"),
-    "modalities": (["text"],),
-    "audio": (),
-    "prediction": (),
-    "reasoning_effort": ("none",),
-    "verbosity": ("medium",),
-    "web_search_options": (),
-    "moderation": (),
     "suffix": (),
     "prompt": (),
     "best_of": (1,),

@@ -13,6 +13,7 @@ from .requests import (
     TextOptions,
     TextRequest,
 )
+from .scores import Likely, Scored
 from .stream import acomplete, astream, complete, stream, succeeded
 from .unicode import require_unicode
 
@@ -22,6 +23,8 @@ __all__ = [
     "Engine",
     "GenerationDefaults",
     "Handle",
+    "Likely",
+    "Scored",
     "TextDelta",
     "TextEvent",
     "TextFinished",

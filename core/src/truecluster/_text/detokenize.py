@@ -34,6 +34,14 @@ def _byte_of_letter() -> dict[str, int]:
     return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
 
 
+def byte_level(letters: str) -> bytes:
+    """The bytes of a byte-level token, which added tokens may spell in other letters."""
+    table = _byte_of_letter()
+    if all(letter in table for letter in letters):
+        return bytes(table[letter] for letter in letters)
+    return letters.encode()
+
+
 class ByteDetokenizer:
     """For byte-level tokenizers: each token is bytes; ``token`` gives its letters, ``None`` for an unknown id."""
 
@@ -41,15 +49,8 @@ class ByteDetokenizer:
         self._token = token
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def _bytes(self, id: int) -> bytes:
-        letters = self._token(id) or ""
-        table = _byte_of_letter()
-        if all(letter in table for letter in letters):
-            return bytes(table[letter] for letter in letters)
-        return letters.encode()
-
     def push(self, id: int) -> str:
-        return self._utf8.decode(self._bytes(id))
+        return self._utf8.decode(byte_level(self._token(id) or ""))
 
     def finish(self) -> str:
         return self._utf8.decode(b"", final=True)

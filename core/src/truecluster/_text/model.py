@@ -26,16 +26,20 @@ def _known(ids: Iterable[int | None]) -> frozenset[int]:
 
 @attrs.frozen(kw_only=True)
 class TextModel:
-    """``context`` is in tokens, prompt and answer together; ``chat_eos`` are the ids that end a chat's turn."""
+    """``context`` is in tokens, prompt and answer together; ``chat_eos`` are the ids that end a chat's turn.
+
+    ``vocab`` is how many tokens the model has logits for.
+    """
 
     tokenizer: Tokenizer
     templates: ChatTemplates
     eos: frozenset[int]
     chat_eos: frozenset[int]
     context: int
+    vocab: int
 
     @classmethod
-    def load(cls, checkpoint: Checkpoint, *, context: int, trust_remote_code: bool = False) -> TextModel:
+    def load(cls, checkpoint: Checkpoint, *, context: int, vocab: int, trust_remote_code: bool = False) -> TextModel:
         """Read a checkpoint's tokenizer and templates; may take a second. Raises `CheckpointError`.
 
         The end ids are all that any source names: generation defaults, configuration and tokenizer, for a chat also
@@ -47,7 +51,7 @@ class TextModel:
         named = generation + eos_ids(checkpoint.metadata, "config")
         eos = _known([*named, tokenizer.id(tokenizer.eos)])
         chat_eos = eos | _known([templates.turn_end()])
-        return cls(tokenizer=tokenizer, templates=templates, eos=eos, chat_eos=chat_eos, context=context)
+        return cls(tokenizer=tokenizer, templates=templates, eos=eos, chat_eos=chat_eos, context=context, vocab=vocab)
 
     def prepare_completion(self, prompt: str | Sequence[int], options: TextOptions) -> TextRequest:
         """A raw prompt, as text (control tokens are parsed) or as ids. Blocking: not for an event loop.
@@ -87,6 +91,11 @@ class TextModel:
                 f"shorten it to at most {self.context - 1}",
                 param,
                 "context_length_exceeded",
+            )
+        beyond = [id for id in options.sampling.logit_bias if id >= self.vocab]
+        if beyond:
+            raise RequestError(
+                f"'logit_bias' names token {beyond[0]}; the model's are 0 to {self.vocab - 1}", "logit_bias"
             )
         wanted = default if options.max_tokens is None else options.max_tokens
         tokens = Request(prompt=tuple(prompt), max_tokens=min(wanted, room), eos=eos, sampling=options.sampling)

@@ -9,6 +9,7 @@ import attrs
 from truecluster._engine.requests import FinishReason, OnEvent, Request, Sampling
 from truecluster.api import RequestError
 
+from .scores import Scored
 from .tokenizer import Tokenizer
 
 MAX_STOPS = 4
@@ -57,9 +58,13 @@ class TextRequest:
 
 @attrs.frozen
 class TextDelta:
-    """More text, never empty, never part of a stop string."""
+    """More text, never part of a stop string, and the scores of its tokens where the request asks for them.
+
+    Text is empty only where tokens without any come with their scores.
+    """
 
     text: str
+    scores: tuple[Scored, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -87,6 +92,7 @@ class Completion:
     finish_reason: AnswerEnd
     prompt_tokens: int
     completion_tokens: int
+    scores: tuple[Scored, ...] = ()
 
 
 class Handle(Protocol):

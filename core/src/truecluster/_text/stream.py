@@ -7,14 +7,17 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from functools import partial
+from itertools import takewhile
 from queue import SimpleQueue
 
 from anyio import to_thread
 
-from truecluster._engine.requests import Event, FinishedEvent, FinishReason
+from truecluster._engine.requests import Event, FinishedEvent, FinishReason, TokenEvent
+from truecluster._pipeline.logprobs import Logprobs
 from truecluster.api import NodeError
 
 from .requests import AnswerEnd, Completion, Engine, Handle, TextDelta, TextEvent, TextFinished, TextRequest
+from .scores import Likely, Scored
 from .stops import StopStrings
 
 
@@ -22,39 +25,54 @@ class Assembler:
     """Turns the token events of one request into text events; knows no thread and no clock."""
 
     def __init__(self, request: TextRequest) -> None:
-        self._is_control = request.tokenizer.is_control
+        self._tokenizer = request.tokenizer
         self._detokenizer = request.tokenizer.detokenizer()
         self._stops = StopStrings(request.stop)
         self._prefix = request.prefix
+        self._seen = len(request.prefix)  # characters of the answer, with those that are held back
+        self._given = 0
+        self._scores: list[Scored] = []
         self._ids: list[int] = []
         self.done = False
 
     def feed(self, events: Iterable[Event]) -> list[TextEvent]:
         """The text events that follow; what comes after the end is dropped."""
-        answer, self._prefix = _delta(self._prefix), ""
+        answer, self._prefix = self._delta(self._prefix), ""
         for event in events:
             if not self.done:
-                answer += self._finish(event) if isinstance(event, FinishedEvent) else self._token(event.id)
+                answer += self._finish(event) if isinstance(event, FinishedEvent) else self._token(event)
         return answer
 
-    def _token(self, id: int) -> list[TextEvent]:
-        self._ids.append(id)
-        text, stopped = self._stops.push("" if self._is_control(id) else self._detokenizer.push(id))
+    def _token(self, event: TokenEvent) -> list[TextEvent]:
+        self._ids.append(event.id)
+        if event.logprobs is not None:
+            self._scores.append(self._scored(event.id, event.logprobs))
+        fresh = "" if self._tokenizer.is_control(event.id) else self._detokenizer.push(event.id)
+        self._seen += len(fresh)
+        text, stopped = self._stops.push(fresh)
         end = self._end("stop", len(self._ids)) if stopped else []
-        return [*_delta(text), *end]
+        return [*self._delta(text), *end]
 
     def _finish(self, event: FinishedEvent) -> list[TextEvent]:
         text, stopped = self._stops.push(self._detokenizer.finish())
         text += "" if stopped else self._stops.finish()
-        return [*_delta(text), *self._end("stop" if stopped else event.reason, event.generated, event.message)]
+        end = self._end("stop" if stopped else event.reason, event.generated, event.message)
+        return [*self._delta(text, whole=not stopped), *end]
+
+    def _delta(self, text: str, whole: bool = False) -> list[TextEvent]:
+        """Text and its tokens; ``whole`` with those, at the answer's end, that have no text."""
+        self._given += len(text)
+        ready = tuple(takewhile(lambda scored: whole or scored.offset < self._given, self._scores))
+        del self._scores[: len(ready)]
+        return [TextDelta(text, ready)] if text or ready else []
+
+    def _scored(self, id: int, logprobs: Logprobs) -> Scored:
+        top = tuple(Likely(self._tokenizer.bytes_of(other), value) for other, value in logprobs.top)
+        return Scored(token=Likely(self._tokenizer.bytes_of(id), logprobs.own), top=top, offset=self._seen)
 
     def _end(self, reason: FinishReason, generated: int, message: str | None = None) -> list[TextEvent]:
         self.done = True
         return [TextFinished(reason=reason, ids=tuple(self._ids), generated=generated, message=message)]
-
-
-def _delta(text: str) -> list[TextEvent]:
-    return [TextDelta(text)] if text else []
 
 
 def stream(engine: Engine, request: TextRequest) -> Generator[TextEvent, None, None]:
@@ -147,10 +165,12 @@ def succeeded(finished: TextFinished) -> AnswerEnd:
 def _completion(request: TextRequest, events: list[TextEvent]) -> Completion:
     finished = events[-1]
     assert isinstance(finished, TextFinished)
+    deltas = [event for event in events if isinstance(event, TextDelta)]
     return Completion(
-        text="".join(event.text for event in events if isinstance(event, TextDelta)),
+        text="".join(delta.text for delta in deltas),
         ids=finished.ids,
         finish_reason=succeeded(finished),
         prompt_tokens=len(request.tokens.prompt),
         completion_tokens=finished.generated,
+        scores=tuple(scored for delta in deltas for scored in delta.scores),
     )

@@ -11,9 +11,10 @@ from tokenizers.decoders import ByteLevel
 from truecluster.api import CheckpointError, RequestError, TokenizerData
 
 from .control import ControlToken, ControlTokens, guard_for
-from .detokenize import ByteDetokenizer, Detokenizer, WindowDetokenizer
+from .detokenize import ByteDetokenizer, Detokenizer, WindowDetokenizer, byte_level
 from .foreign import tokenizer_json
 
+_FALLBACK = re.compile("<0x([0-9A-F]{2})>")
 _ONLY_AT_THE_START = re.compile(r'("prepend_scheme"\s*:\s*)"first"')
 
 
@@ -98,6 +99,17 @@ class Tokenizer:
     def decode(self, ids: list[int], control: bool = False) -> str:
         """The text of ``ids``; ``control``: with the literals of special tokens."""
         return self._inner.decode(ids, skip_special_tokens=not control)
+
+    def bytes_of(self, id: int) -> bytes:
+        """What a token adds inside a text: half a character too, a special token's literal, nothing for no token."""
+        letters = self._inner.id_to_token(id) or ""
+        if self.is_control(id):
+            return letters.encode()
+        if isinstance(self._inner.decoder, ByteLevel):
+            return byte_level(letters)
+        alone = self.decode([id])
+        byte = _FALLBACK.fullmatch(letters)
+        return bytes.fromhex(byte[1]) if byte and alone != letters else self.decode([id, id])[len(alone) :].encode()
 
     def is_control(self, id: int) -> bool:
         """Whether ``id`` is a special token, which has no text."""
