@@ -81,4 +81,4 @@ def draw(kept: torch.Tensor, u: float) -> int:
     """Inverse of the distribution function in token-id order: the first id whose cumulative mass exceeds ``u``."""
     mass = kept.double().cumsum(0)
     index = int(torch.searchsorted(mass, u * float(mass[-1]), right=True))
-    return min(index, int(kept.nonzero()[-1]))
+    return index if index < kept.numel() else int(kept.nonzero()[-1])  # ``u`` next to 1 may be rounded up to it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 SHORTLIST = 256
@@ -29,14 +30,20 @@ def keep_likeliest(likely: torch.Tensor, top_k: int, top_p: float) -> torch.Tens
     mass = top.double().cumsum(0)
     whole = float(mass[-1]) if top_k else 1.0
     count = min(int((mass < top_p * whole).sum()) + 1, top.numel())
-    ids = _first(likely, float(top[count - 1]), count)
-    return torch.zeros_like(likely).index_copy(0, ids, likely[ids])
+    floor = top[count - 1]
+    above = likely > floor
+    equals = (likely == floor).nonzero().flatten()[: count - int(above.sum())]
+    kept = torch.where(above, likely, 0.0)
+    kept[equals] = floor
+    return kept
 
 
 def likeliest(values: torch.Tensor, count: int) -> torch.Tensor:
     """Ids of the ``count`` largest of ``values [vocab]``, the largest first, of equals the lowest id."""
     count = min(count, values.numel())
-    return _first(values, float(values.topk(count).values[-1]), count) if count else torch.empty(0, dtype=torch.long)
+    floor = values.topk(count).values[-1] if count else torch.inf
+    ids = (values >= floor).nonzero().flatten()
+    return ids[values[ids].sort(descending=True, stable=True).indices[:count]]
 
 
 def _ranked(likely: torch.Tensor, top_k: int, top_p: float) -> torch.Tensor:
@@ -44,9 +51,4 @@ def _ranked(likely: torch.Tensor, top_k: int, top_p: float) -> torch.Tensor:
     top = likely.topk(min(top_k or SHORTLIST, likely.numel())).values
     if top_k or float(top.double().sum()) >= top_p:
         return top
-    return likely.sort(descending=True).values
-
-
-def _first(values: torch.Tensor, floor: float, count: int) -> torch.Tensor:
-    ids = (values >= floor).nonzero().flatten()
-    return ids[values[ids].sort(descending=True, stable=True).indices[:count]]
+    return torch.from_numpy(np.sort(likely.numpy())).flip(0)  # a tenth of the time of torch's, which sorts ids, too
