@@ -132,6 +132,25 @@ def test_doubles_and_answers_of_another_size_are_refused(changes: dict[str, obje
         decode(encode(attrs.evolve(DECODE, **changes)))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"width": 21},
+        {"width": 2**32 - 1},
+        {"logprobs": False, "width": 3},
+        {"dtype": DType.FP32},
+        {"kind": Kind.RUN_DECODE},
+        {"kind": Kind.HIDDEN_STATE, "dtype": DType.FP32},
+    ],
+    ids=str,
+)
+def test_only_an_answer_of_tokens_has_log_probabilities_of_at_most_20_others(changes: dict[str, object]) -> None:
+    told = StepHeader(kind=Kind.TOKEN, run=1, step=1, count=4, logprobs=True, width=20)
+    assert decode(encode(told)) == told
+    with pytest.raises(EdgeBroken):
+        decode(encode(attrs.evolve(told, **changes)))
+
+
 @pytest.mark.parametrize("limits", [StepLimits(rows=1), StepLimits(tokens=2), StepLimits(pages=1), StepLimits(width=8)])
 def test_a_stage_can_set_lower_limits(limits: StepLimits) -> None:
     with pytest.raises(EdgeBroken, match="at most"):
