@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,9 +39,7 @@ def test_an_api_with_a_key_and_names(tc: Commands, tc_here: Callable[..., Ended]
     )
     port = int(served.wait_for(r"serving tiny on http://0\.0\.0\.0:(\d+)/v1")[1])
     url = f"http://127.0.0.1:{port}"
-    served.wait_for("^worker-1: blocks")
-    while httpx.get(f"{url}/health").status_code != 200:  # pytest's timeout is the deadline
-        time.sleep(0.05)
+    served.wait_for("^ready: tiny answers")
     assert httpx.get(f"{url}/health").json() == {"alive": True, "ready": True, "required": 1, "connected": 1}
     assert httpx.get(f"{url}/cluster").status_code == 401
     with openai.OpenAI(base_url=f"{url}/v1", api_key="k-1", max_retries=0) as client:
