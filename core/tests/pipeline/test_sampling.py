@@ -6,7 +6,7 @@ import attrs
 import pytest
 import torch
 
-from truecluster._pipeline.sampler import SampleParams
+from truecluster._pipeline.sampler import NOT_A_TOKEN, SampleParams
 from truecluster._pipeline.sampling import SampleTable, SampleUpdate, SequenceSampler
 from truecluster._wire.codec import decode, encode
 from truecluster._wire.messages import Bias, Sample
@@ -99,6 +99,12 @@ def test_a_frequency_penalty_takes_turns_by_hand():
     sampler = SequenceSampler(SampleParams(frequency_penalty=0.5))
     drawn = [sampler.sample(torch.tensor([1.0, 0.7, 0.0]), i)[0] for i in range(6)]
     assert drawn == [0, 1, 0, 1, 0, 2]  # from 1, .7, 0; .5, .7, 0; .5, .2, 0; 0, .2, 0; 0, -.3, 0; -.5, -.3, 0
+
+
+def test_a_row_that_gave_no_token_is_not_counted():
+    sampler = SequenceSampler(SampleParams(presence_penalty=2.0))
+    bad, good = torch.tensor([1.0, float("nan"), 0.5]), torch.tensor([1.0, 0.0, 1.5])
+    assert [sampler.sample(row, i)[0] for i, row in enumerate((bad, good, good))] == [NOT_A_TOKEN, 2, 0]
 
 
 def test_sequences_do_not_share_what_they_have_said():

@@ -21,7 +21,10 @@ from .sampling import SampleUpdate
 
 @attrs.frozen(kw_only=True)
 class Step:
-    """One pass of a ragged group: ``ids`` are the tokens of ``rows``, one after another. Without rows it only releases."""
+    """One pass of a ragged group: ``ids`` are the tokens of ``rows``, one after another.
+
+    Without rows it only releases.
+    """
 
     rows: tuple[Row, ...]
     ids: Sequence[int]

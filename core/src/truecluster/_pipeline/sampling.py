@@ -79,10 +79,11 @@ class SequenceSampler:
         """The token at ``position`` from ``logits [vocab]`` fp32, as `sampler.sample`, and what is told of it."""
         params = self.params
         token = sample(logits, params, position, self._history)
+        if token == NOT_A_TOKEN:
+            return token, None
         if params.counts_answer:
             self._history.answer.append(token)
-        told = params.logprobs is not None and token != NOT_A_TOKEN
-        return token, logprobs_of(logits, token, params.logprobs or 0) if told else None
+        return token, None if params.logprobs is None else logprobs_of(logits, token, params.logprobs)
 
 
 UNTOLD = SequenceSampler(SampleParams())
