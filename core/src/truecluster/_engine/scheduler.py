@@ -190,8 +190,10 @@ class Scheduler:
 
         The oldest prompt gets a quarter, so that it isn't overtaken for ever; of the others the shortest are first.
         """
-        room = self._pace.prompt_tokens(len(counts), self._capacity.max_tokens - len(counts))
         prompts = [s for s in self.active if not s.streams and self._started(s)]
+        if not prompts:
+            return
+        room = self._pace.prompt_tokens(len(counts), self._capacity.max_tokens - len(counts))
         shares = [(s, max(1, room // 4)) for s in prompts[:1]]
         shares += [(s, room) for s in sorted(prompts, key=lambda s: s.left)]
         for sequence, most in shares:
