@@ -15,7 +15,7 @@ from tiny_models import TinyModel
 from truecluster._engine.engine import Engine, Handle
 from truecluster._engine.requests import FinishedEvent, Request, Sampling, TokenEvent
 from truecluster._pipeline.machines import RunState
-from truecluster.api import Edge, NodeError, StateError, TrueClusterError
+from truecluster.api import Busy, Edge, NodeError, StateError, TrueClusterError
 
 PROMPTS = [[5, 6, 7], [9], [int(i * 7 % 61) for i in range(70)], [60, 0, 33, 12, 12, 12, 4]]
 
@@ -57,9 +57,9 @@ class Asked:
 class House:
     """An engine, its factory, and what is asked of it."""
 
-    def __init__(self, factory: LocalFactory) -> None:
+    def __init__(self, factory: LocalFactory, queue: int = 100) -> None:
         self.factory = factory
-        self.engine = Engine(factory)
+        self.engine = Engine(factory, queue=queue)
 
     def ask(self, prompt: list[int], max_tokens: int = 8, eos=frozenset(), held=False, **sampling) -> Asked:
         request = Request(prompt=tuple(prompt), max_tokens=max_tokens, eos=eos, sampling=Sampling(**sampling))
@@ -86,11 +86,13 @@ MODEL = TinyModel.make()
 def start():
     houses: list[House] = []
 
-    def make(stages: int = 2, head: str = "coordinator", model: TinyModel = MODEL, most=None, **numbers) -> House:
+    def make(
+        stages: int = 2, head: str = "coordinator", model: TinyModel = MODEL, most=None, queue=100, **numbers
+    ) -> House:
         options = {key: numbers.pop(key) for key in ("wrap", "update") if key in numbers}
         layout = spans(model.config.layers, stages, head)
         factory = LocalFactory(lambda: [model.stage(span, **numbers) for span in layout], most, **options)
-        houses.append(House(factory))
+        houses.append(House(factory, queue))
         houses[-1].engine.start()
         return houses[-1]
 
@@ -402,6 +404,66 @@ def test_an_engine_without_a_run_says_why():
     late = Asked()
     engine.submit(request, late.take)
     assert late.events == [FinishedEvent(reason="error", generated=0, message="no node has room")]
+
+
+def test_a_full_queue_says_when_to_come_again(start):
+    house = start(sequences=1, queue=2)
+    running = house.ask(PROMPTS[0], 400, held=True)
+    running.first()
+    waiting = [house.ask(PROMPTS[0], 1) for _ in range(2)]
+    with pytest.raises(Busy) as refused:
+        house.ask(PROMPTS[0], 1)
+    assert str(refused.value) == "2 requests wait already, and no more may; try again later"
+    assert 1 <= refused.value.retry_after <= 60
+    assert house.ask(PROMPTS[0], max_tokens=0).end().reason == "length"
+    waiting[0].handle.cancel()
+    assert house.ask(PROMPTS[0], 1).handle is not None
+    running.handle.cancel()
+    running.go()
+    assert waiting[1].end().reason == "length"
+
+
+def test_a_queue_is_bounded_before_there_is_a_run(start):
+    house = start(most=0, queue=1)
+    house.ask(PROMPTS[0])
+    with pytest.raises(Busy):
+        house.ask(PROMPTS[0])
+
+
+@pytest.mark.parametrize("head", ["coordinator", "last-stage"])
+def test_requests_that_give_up_their_pages_go_on_as_if_nothing_happened(start, head):
+    """Three that may need eight of ten pages each; the draws and penalties of one need to know its own tokens."""
+    sampling = {"temperature": 1.2, "seed": 5, "repetition_penalty": 1.3, "presence_penalty": 0.5}
+    alone = start(2, head).ask([3, 4], 240, **sampling)
+    assert alone.end().reason == "length"
+    house = start(2, head, pages=10, sequences=3)
+    first, drawn, last = house.ask([5], 240), house.ask([3, 4], 240, **sampling), house.ask([6], 200)
+    assert {one.end().reason for one in (first, drawn, last)} == {"length"}
+    assert house.engine._scheduler._numbers > 3
+    assert drawn.ids == alone.ids
+    assert first.ids[:100] == MODEL.greedy([5], 100)
+    assert last.ids[:100] == MODEL.greedy([6], 100)
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+def test_pages_of_another_request_give_the_same_answer_as_ones_own(start, stages):
+    house = start(stages, max_tokens=512)
+    begin = [int(i * 11 % 61) for i in range(100)]
+    assert house.ask([*begin, 7], 5).end().reason == "length"
+    for rest in ([7], [8], [9, 10, 11]):
+        asked = house.ask([*begin, *rest], 5)
+        asked.end()
+        assert asked.ids == MODEL.greedy([*begin, *rest], 5)
+
+
+def test_an_engine_at_rest_holds_nothing_on_any_stage(start):
+    house = start(3)
+    asked = house.ask(PROMPTS[0], 400)
+    asked.first()
+    asked.handle.cancel()
+    assert asked.end().reason == "cancelled"
+    states = [runner.stage.state for runner in house.factory.runs[0].runners]
+    assert until(lambda: house.run.in_flight == 0 and not any(state._sequences for state in states))
 
 
 def test_a_teardown_that_fails_still_ends_every_request():

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 import attrs
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from local_runs import LocalFactory, spans
 from tiny_models import TinyModel
 from transformers.generation.logits_process import RepetitionPenaltyLogitsProcessor
@@ -125,6 +127,40 @@ def test_a_draw_with_everything_on_is_the_same_in_every_layout_and_company(house
         assert all(mate.tokens() for mate in mates)
     assert answers == [answers[0]] * len(LAYOUTS)
     assert 9 not in answers[0]
+
+
+ASKED = st.builds(
+    Sampling,
+    temperature=st.sampled_from([0.0, 0.5, 1.5]),
+    top_k=st.integers(0, 70),
+    top_p=st.floats(0, 1),
+    min_p=st.floats(0, 1),
+    repetition_penalty=st.floats(0.5, 2),
+    presence_penalty=st.floats(-2, 2),
+    frequency_penalty=st.floats(-2, 2),
+    logit_bias=st.dictionaries(st.integers(0, 60), st.floats(-100, 100), max_size=3),
+    logprobs=st.none() | st.integers(0, 20),
+    seed=st.integers(-(1 << 63), (1 << 63) - 1),
+)
+PROMPTS = st.lists(st.integers(0, 60), min_size=1, max_size=40).map(tuple)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[House, House]]:
+    """A run of one stage, and one of three whose head is at the coordinator and that cuts prompts into chunks."""
+    made = House(1, "last-stage"), House(3, "coordinator", max_tokens=16)
+    yield made
+    for house in made:
+        house.close()
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(PROMPTS, ASKED), min_size=1, max_size=4))
+def test_whatever_is_asked_together_of_one_run_is_what_another_answers_alone(pair, asked):
+    whole, cut = pair
+    together = [cut.ask(prompt, sampling, 8) for prompt, sampling in asked]
+    alone = [ids(whole.ask(prompt, sampling, 8).tokens()) for prompt, sampling in asked]
+    assert [ids(one.tokens()) for one in together] == alone
 
 
 def test_choices_of_one_seed_differ_and_each_is_repeatable(house):
