@@ -10,9 +10,7 @@ Temperature = Annotated[float | None, typer.Option(min=0, max=2, help="0 is gree
 TopP = Annotated[float | None, typer.Option(min=0, max=1, help="Nucleus mass.  [default: the model's, else 1]")]
 TopK = Annotated[
     int | None,
-    typer.Option(
-        min=0, max=(1 << 31) - 1, metavar="N", help="Tokens to draw from, 0 for all.  [default: the model's, else 0]"
-    ),
+    typer.Option(min=0, metavar="N", help="Likeliest tokens to draw from, 0 for all.  [default: the model's, else 0]"),
 ]
 MinP = Annotated[
     float | None,
