@@ -7,12 +7,13 @@ import socket
 import time
 from typing import Any
 
+import attrs
 import httpx
 import pytest
 from sockets import open_request, wait_until
 
-from truecluster._engine.requests import FinishedEvent
-from truecluster._serve import listen
+from truecluster._engine.requests import FinishedEvent, TokenEvent
+from truecluster._serve import events, listen, protocol
 from truecluster.api import AddressError
 
 CHATS = "/v1/chat/completions"
@@ -60,6 +61,56 @@ def test_headers_without_end_are_cut_off(running: Any) -> None:
         with contextlib.suppress(ConnectionError):
             received = connection.recv(100)
         assert received.startswith(b"HTTP/1.1 400") or not received
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /v1/models HTTP/1.1\r\nhost: x\r\n"])
+def test_connections_that_never_ask_are_closed(start: Any, monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    """SEC-13: also one that was answered before, and one that says a little now and then."""
+    monkeypatch.setattr(protocol, "HEAD_TIMEOUT", 0.2)
+    with start() as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+            connection.sendall(said)
+            assert connection.recv(100) == b""
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+            connection.sendall(b"GET ")
+            assert connection.recv(1000) == b""
+
+
+def test_a_slow_answer_is_no_silent_client(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was asked is waited for, however long it takes, and so is a body that still comes."""
+    monkeypatch.setattr(protocol, "HEAD_TIMEOUT", 0.1)
+    body = b'{"model": "tiny", "prompt": "abc"}'
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    with start() as server, socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(head % len(body))
+        time.sleep(0.5)
+        connection.sendall(body)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_many_headers_are_cut_off(running: Any, client: httpx.Client) -> None:
+    """SEC-13: by their size together."""
+    with socket.create_connection(("127.0.0.1", running.port), timeout=20) as connection:
+        received = b""
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(
+                b"GET /v1/models HTTP/1.1\r\nhost: x\r\n" + b"x-a: aaaaaaaaaaaaaaaa\r\n" * 10_000 + b"\r\n"
+            )
+            received = connection.recv(100)
+        assert received.startswith(b"HTTP/1.1 4") or not received
+    assert client.get("/health").status_code == 200
+
+
+def test_a_client_that_reads_nothing_is_left(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its stream is cancelled, though its connection stays open."""
+    monkeypatch.setattr(events, "SEND_TIMEOUT", 0.2)
+    with start() as server:
+        server.state.text = attrs.evolve(server.state.text, context=10**7)
+        server.state.engine.events = [TokenEvent(0x61)] * 200_000
+        with open_request(server.port, "/v1/completions", {"model": "tiny", "prompt": "a", "stream": True}):
+            wait_until(lambda: server.state.engine.handles and server.state.engine.handles[0].cancelled.is_set(), 60)
 
 
 def test_a_port_in_use_is_found_before_anything_is_served(running: Any) -> None:

@@ -13,6 +13,8 @@ from starlette.types import ASGIApp
 
 from truecluster.api import AddressError
 
+from .protocol import PromptProtocol
+
 _BACKLOG = 128
 _MAX_HEADERS = 64 * 1024
 _MAX_CONNECTIONS = 1024
@@ -51,7 +53,7 @@ class _Server(uvicorn.Server):
 def _config(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="h11",
+        http=PromptProtocol,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -20,7 +20,6 @@ from .requests import AnswerEnd, Completion, Engine, Handle, TextDelta, TextEven
 from .scores import Likely, Scored
 from .stops import StopStrings
 
-
 FEW = 32
 """Tokens whose text an event loop makes itself, in microseconds; a thread's turn costs a tenth of a millisecond."""
 
