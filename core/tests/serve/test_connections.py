@@ -65,7 +65,7 @@ def test_headers_without_end_are_cut_off(running: Any) -> None:
 
 @pytest.mark.parametrize("said", [b"", b"GET /v1/models HTTP/1.1\r\nhost: x\r\n"])
 def test_connections_that_never_ask_are_closed(start: Any, monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
-    """SEC-13: also one that was answered before, and one that says a little now and then."""
+    """SEC-13: also one that says half of a head, and one that was answered before."""
     monkeypatch.setattr(protocol, "HEAD_TIMEOUT", 0.2)
     with start() as server:
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
@@ -73,19 +73,21 @@ def test_connections_that_never_ask_are_closed(start: Any, monkeypatch: pytest.M
             assert connection.recv(100) == b""
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
             connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
-            assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+            answered = b""
+            while not answered.endswith(b"}"):
+                answered += connection.recv(1000)
             connection.sendall(b"GET ")
             assert connection.recv(1000) == b""
 
 
 def test_a_slow_answer_is_no_silent_client(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was asked is waited for, however long it takes, and so is a body that still comes."""
-    monkeypatch.setattr(protocol, "HEAD_TIMEOUT", 0.1)
+    monkeypatch.setattr(protocol, "HEAD_TIMEOUT", 1.0)
     body = b'{"model": "tiny", "prompt": "abc"}'
     head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
     with start() as server, socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
         connection.sendall(head % len(body))
-        time.sleep(0.5)
+        time.sleep(1.5)
         connection.sendall(body)
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
 
