@@ -45,7 +45,7 @@ class Timed(House):
 
     def turn(self) -> Step:
         step = self.step()
-        streams = sum(row.position > 0 and row.n_tokens == 1 for row in step.rows)
+        streams = sum(row.n_tokens == row.n_logits == 1 for row in step.rows)
         self.now += self.machine.seconds(streams, len(step.ids) - streams) * self.noise(self.steps)
         self.steps += 1
         self.answer(step)
@@ -105,6 +105,17 @@ def test_a_short_request_among_eight_answers_within_three_steps_and_its_own_pref
     while short.generated == 0:
         house.turn()
     assert house.now - began <= 3 * step + machine.seconds(0, 12) + (2 * step if busy else 0)
+
+
+def test_short_requests_pass_a_long_prompt_where_a_step_bears_one_token():
+    house = Timed(Machine(0.001, 0.001, 0.1))
+    house.streams(1)
+    long = house.add(prompt(0, 2000), max_tokens=1)
+    house.turns(30)
+    short = house.add(prompt(1, 12), max_tokens=1)
+    house.turns(20)
+    assert short.finished
+    assert 0 < long.sent < 60
 
 
 def test_the_rule_by_hand():

@@ -29,6 +29,8 @@ from .sequences import Sequence
 GROWTH = 4 * PAGE
 """Tokens that a sequence is expected to grow by when it is decided whether there is room for another one."""
 
+OLDEST_FIRST = 4
+
 
 @attrs.frozen
 class _Sent:
@@ -56,6 +58,7 @@ class Scheduler:
         self._clock = clock
         self._updates = 0
         self._numbers = 0
+        self._turns = 0
         self._pages = Pages(capacity.pages)
         self._pace = Pace()
         self._released: list[int] = []
@@ -188,17 +191,16 @@ class Scheduler:
     def _add_prompts(self, counts: dict[Sequence, int]) -> None:
         """Chunks of prompts, as much as running streams bear.
 
-        The oldest prompt gets a quarter, so that it isn't overtaken for ever; of the others the shortest are first.
+        The shortest come first, but every `OLDEST_FIRST`-th time the oldest, so that it isn't overtaken for ever.
         """
         prompts = [s for s in self.active if not s.streams and self._started(s)]
         if not prompts:
             return
         room = self._pace.prompt_tokens(len(counts), self._capacity.max_tokens - len(counts))
-        shares = [(s, max(1, room // 4)) for s in prompts[:1]]
-        shares += [(s, room) for s in sorted(prompts, key=lambda s: s.left)]
-        for sequence, most in shares:
-            left = sequence.left - counts.get(sequence, 0)
-            room -= self._give(sequence, min(left, most, room), counts)
+        self._turns += room > 0
+        oldest = prompts[0] if self._turns % OLDEST_FIRST == 0 else None
+        for sequence in sorted(prompts, key=lambda s: (s is not oldest, s.left)):
+            room -= self._give(sequence, min(sequence.left, room), counts)
 
     def _started(self, sequence: Sequence) -> bool:
         """Take the pages that hold its beginning, unless another sequence is about to make more of them."""
@@ -214,19 +216,16 @@ class Scheduler:
         return bool(lacking) and any(s.started and lacking[0] in s.chain[s.kept :] for s in self.active)
 
     def _give(self, sequence: Sequence, count: int, counts: dict[Sequence, int]) -> int:
-        """Put up to ``count`` more of its tokens into the step, as there are pages for them; says how many.
+        """Put up to ``count`` of its tokens into the step, as there are pages for them; says how many.
 
         None of a sequence that gave up its pages to one before it.
         """
-        if not sequence.started:
-            return 0
-        before = counts.get(sequence, 0)
-        until = sequence.sent + before + count
+        until = sequence.sent + count if sequence.started else 0
         while len(sequence.pages) * PAGE < until and (page := self._page_for(sequence, counts)) is not None:
             sequence.pages.append(page)
-        given = min(until, len(sequence.pages) * PAGE) - sequence.sent - before
-        if given > 0:
-            counts[sequence] = before + given
+        given = max(0, min(until, len(sequence.pages) * PAGE) - sequence.sent)
+        if given:
+            counts[sequence] = given
         return given
 
     def _page_for(self, sequence: Sequence, counts: dict[Sequence, int]) -> int | None:
