@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rows import cli, kernels, kit, memory, policies, push, roofline, split
+from rows import cli, kernels, kit, memory, policies, push, roofline, serve, split
 from tools.figures import Figure, Settings, Skip
 
 Row = Callable[[Settings], Iterator[Figure]]
@@ -33,6 +33,7 @@ ROWS: dict[str, Row] = {
     "memory-nodes": memory.memory_nodes,
     "kernels": kernels.kernels,
     "llama-cpp": kernels.llama_cpp,
+    "soak": serve.soak,
 }
 EXTRA: dict[str, Row] = {"policies": policies.policies}
 """Only measured when named."""

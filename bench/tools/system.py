@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,14 @@ def peak_resident(pid: int) -> int:
     found = re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(), re.MULTILINE)
     assert found is not None
     return 1024 * int(found[1])
+
+
+def resident() -> int:
+    """Resident size of this process now, in bytes."""
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        raise Skip("needs /proc/self/statm, which only Linux has")
+    return resource.getpagesize() * int(statm.read_text().split()[1])
 
 
 class PeakMemory:
