@@ -19,6 +19,7 @@ from commands import Commands, Ended
         (["--api-key", "two words"], ["API's key", "without spaces"]),
         (["--api-key", "schlüssel"], ["API's key", "printable ASCII"]),
         (["--served-model-name", " "], ["--served-model-name"]),
+        (["--generation-defaults", "mine"], ["--generation-defaults 'mine'", "openai or model"]),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) and value[0].startswith("--") else "",
 )
@@ -33,6 +34,7 @@ def test_what_cannot_be_served_is_refused(
 def test_an_api_with_a_key_and_names(tc: Commands, tc_here: Callable[..., Ended], tiny: Path) -> None:
     """Its key, from the environment, lets it be reached from other machines too."""
     names = ["--served-model-name", "gpt", "--served-model-name", "org/gpt", "--strict-fields"]
+    names += ["--generation-defaults", "model"]
     served = tc.start(
         *("run", "--model", tiny, "--nodes", 1, "--serve", "--api-host", "0.0.0.0", "--api-port", 0, *names),
         env={"TRUECLUSTER_API_KEY": "k-1"},
@@ -46,6 +48,10 @@ def test_an_api_with_a_key_and_names(tc: Commands, tc_here: Callable[..., Ended]
         assert [model.id for model in client.models.list()] == ["gpt", "org/gpt"]
         chunks = client.completions.create(model="org/gpt", prompt="Hello", max_tokens=4, stream=True)
         assert [chunk.choices[0].finish_reason for chunk in chunks][-1] in ("length", "stop")
+        greedy = client.completions.create(model="gpt", prompt="Hello", temperature=0).choices[0].text
+        assert (
+            client.completions.create(model="gpt", prompt="Hello").choices[0].text == greedy
+        )  # its author says nothing
         with pytest.raises(openai.NotFoundError):
             client.completions.create(model="tiny", prompt="Hello")
         with pytest.raises(openai.BadRequestError) as strict:

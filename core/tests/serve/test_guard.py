@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import attrs
 import httpx
 import openai
 import pytest
 from fastapi.routing import APIRoute
 from openai_shapes import validate
 
+from truecluster._engine.requests import Sampling
 from truecluster._serve import Readiness, ServeOptions
 from truecluster._serve.app import routes
 
@@ -111,3 +113,12 @@ def test_fields_that_no_schema_knows_are_refused_where_it_is_asked_for(start: An
         response = httpx.post(f"{server.url}/v1/completions", json={**COMPLETION, **inside})
         assert (response.status_code, response.json()["error"]["param"]) == (400, "stream_options.include_usag")
         assert httpx.post(f"{server.url}/v1/completions", json=COMPLETION).status_code == 200
+
+
+def test_what_a_request_leaves_open_is_as_the_options_say(start: Any) -> None:
+    author = Sampling(temperature=0.6, top_p=0.9, top_k=20, repetition_penalty=1.1)
+    with start(ServeOptions(defaults=author)) as server:
+        for more in ({}, {"temperature": 0, "top_k": -1, "seed": 7}, {"top_p": None}):
+            assert httpx.post(f"{server.url}/v1/completions", json={**COMPLETION, **more}).status_code == 200
+        asked = [request.sampling for request in server.state.engine.asked]
+    assert asked == [author, attrs.evolve(author, temperature=0.0, top_k=0, seed=7), author]

@@ -133,6 +133,9 @@ def test_tool_turns_have_text_and_arguments_as_the_template_wants_them(tokenizer
         ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text"),
         ([{**USER, "name": 5}], "messages[0].name"),
         ([{**USER, "content": "\ud800"}], "messages[0].content"),
+        ([USER, {"role": "assistant", "audio": {"id": "x"}}], "messages[1].audio"),
+        ([{"role": "assistant", "function_call": {"name": "f", "arguments": ""}}], "messages[0].function_call"),
+        ([{"role": "assistant", "content": None, "refusal": "no"}], "messages[0].refusal"),
         ([{"role": "assistant", "tool_calls": {}}], "messages[0].tool_calls"),
         ([{"role": "assistant", "tool_calls": [{}]}], "messages[0].tool_calls[0]"),
         (

@@ -39,6 +39,14 @@ Strict = Annotated[
     bool,
     typer.Option("--strict-fields", help="Refuse requests with fields that no schema knows, else only warned of."),
 ]
+Defaults = Annotated[
+    str,
+    typer.Option(
+        "--generation-defaults",
+        metavar="openai|model",
+        help="Who says how to sample where a request doesn't: OpenAI (temperature 1), or the model's author.",
+    ),
+]
 
 
 @attrs.frozen(kw_only=True)
@@ -50,9 +58,10 @@ class Api:
     key: str | None = attrs.field(repr=False)
     names: tuple[str, ...]
     strict_fields: bool
+    authors_defaults: bool
 
 
-def api(host: str, port: int, key: str | None, names: Sequence[str] | None, strict: bool) -> Api:
+def api(host: str, port: int, key: str | None, names: Sequence[str] | None, strict: bool, defaults: str) -> Api:
     """The options together. Raises `RequestError` naming the one that is wrong."""
     host, key = only_api_host(host), read_key(key)
     if key is None and not is_loopback(host):
@@ -62,7 +71,16 @@ def api(host: str, port: int, key: str | None, names: Sequence[str] | None, stri
         )
     if not all(name.strip() for name in names or ()):
         raise RequestError("--served-model-name is empty; give a name")
-    return Api(host=host, port=port, key=key, names=tuple(dict.fromkeys(names or ())), strict_fields=strict)
+    if defaults not in ("openai", "model"):
+        raise RequestError(f"--generation-defaults {defaults!r} is not known; choose openai or model")
+    return Api(
+        host=host,
+        port=port,
+        key=key,
+        names=tuple(dict.fromkeys(names or ())),
+        strict_fields=strict,
+        authors_defaults=defaults == "model",
+    )
 
 
 def read_key(given: str | None) -> str | None:

@@ -49,6 +49,7 @@ def cluster(
     api_key: http.Key = None,
     served_model_name: http.Names = None,
     strict_fields: http.Strict = False,
+    generation_defaults: http.Defaults = "openai",
     key: o.Key = None,
     key_file: o.KeyFile = None,
     log_level: o.LogLevel = "info",
@@ -63,7 +64,7 @@ def cluster(
             f"--node-host {node_host} can be reached from other machines and needs a key of yours: "
             "give it with --key-file or TRUECLUSTER_KEY, here and to every node"
         )
-    api = http.api(api_host, api_port, api_key, served_model_name, strict_fields)
+    api = http.api(api_host, api_port, api_key, served_model_name, strict_fields, generation_defaults)
     least = life.least(min_nodes, max_nodes)
     head_place, wanted = o.check_head(head), o.check_dtype(dtype)
     planner_name, planner_options = o.split_planner(planner)

@@ -23,10 +23,10 @@ from truecluster._engine.engine import Engine
 from truecluster._node.transports import Transports
 from truecluster._registry import Events, Registry
 from truecluster._serve.app import create_app
-from truecluster._serve.options import ServeOptions
+from truecluster._serve.options import OPENAI, ServeOptions
 from truecluster._serve.server import serve
 from truecluster._serve.state import Readiness
-from truecluster._text import TextModel
+from truecluster._text import GenerationDefaults, TextModel
 from truecluster.api import NodeError
 
 from .api import Api
@@ -163,4 +163,8 @@ async def _telling(registry: Registry) -> AsyncIterator[Events]:
 async def serve_api(hosted: Hosted, api: Api, sock: socket.socket) -> None:
     """Serve the API until cancelled."""
     hosted.served_names = api.names
-    await serve(create_app(hosted, ServeOptions(api_key=api.key, strict_fields=api.strict_fields)), sock)
+    own = GenerationDefaults.of(hosted.model.bound.checkpoint.generation).sampling
+    options = ServeOptions(
+        api_key=api.key, strict_fields=api.strict_fields, defaults=own if api.authors_defaults else OPENAI
+    )
+    await serve(create_app(hosted, options), sock)

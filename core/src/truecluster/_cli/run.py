@@ -61,6 +61,7 @@ def run(
     api_key: http.Key = None,
     served_model_name: http.Names = None,
     strict_fields: http.Strict = False,
+    generation_defaults: http.Defaults = "openai",
     log_level: o.LogLevel = "warning",
 ) -> None:
     """Run a model split over worker processes of this machine, and answer a prompt, chat, or serve the API."""
@@ -72,7 +73,7 @@ def run(
         raise RequestError("--raw has no chat template to put --system in; leave one of them out")
     if prompt is not None and not prompt.strip():
         raise RequestError("the prompt is empty; give one, or leave it out to chat")
-    api = http.api(api_host, api_port, api_key, served_model_name, strict_fields)
+    api = http.api(api_host, api_port, api_key, served_model_name, strict_fields, generation_defaults)
     started = min(nodes, max_nodes or nodes)
     if min_nodes is not None and min_nodes > started:
         raise RequestError(f"--min-nodes {min_nodes} is more than the {started} that are started; give more --nodes")

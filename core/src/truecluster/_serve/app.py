@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp
 
+from truecluster._engine.requests import Sampling
 from truecluster._text import acomplete, astream
 from truecluster.api import RequestError
 
@@ -82,7 +83,7 @@ def routes(state: ServeState, options: ServeOptions) -> FastAPI:
 class _Endpoint:
     """One of the routes that generate."""
 
-    parse: Callable[[bytes], Call]
+    parse: Callable[[bytes, Sampling], Call]
     shape: Shape
 
 
@@ -92,7 +93,7 @@ _CHAT = _Endpoint(parse_chat, CHAT)
 
 async def _respond(state: ServeState, options: ServeOptions, request: Request, endpoint: _Endpoint) -> Response:
     raw = await read_body(request)
-    call = await to_thread.run_sync(endpoint.parse, raw)
+    call = await to_thread.run_sync(endpoint.parse, raw, options.defaults)
     _require_model(state, call.model)
     headers = _warning(call.unknown, options.strict_fields)
     readiness = state.ready()

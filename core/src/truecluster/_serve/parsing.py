@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+import attrs
 
 from truecluster._engine.requests import Sampling
 from truecluster._text import TextOptions
@@ -11,14 +14,32 @@ from truecluster.api import RequestError
 from . import tables
 from .body import parse_body
 from .calls import ChatCall, CompletionCall, Prompt, Streaming
-from .fields import Fields, biases, boolean, integer, number, refuse, stop_strings, string
+from .fields import Check, Fields, biases, boolean, integer, number, refuse, stop_strings, string
 
 MAX_CHOICES = 128
 """Answers that one request may ask for, over all its prompts; OpenAI's largest ``n``."""
 _INT32, _INT64 = (1 << 31) - 1, (1 << 63) - 1
 
 
-def parse_completion(raw: bytes) -> CompletionCall:
+def _top_k(name: str, value: Any) -> int:
+    """Both 0 and -1 keep all: peers write either."""
+    return max(integer(-1, _INT32)(name, value), 0)
+
+
+_SAMPLING: Mapping[str, Check[Any]] = {
+    "temperature": number(0, 2),
+    "top_p": number(0, 1),
+    "top_k": _top_k,
+    "min_p": number(0, 1),
+    "repetition_penalty": number(0.01, 100),
+    "presence_penalty": number(-2, 2),
+    "frequency_penalty": number(-2, 2),
+    "logit_bias": biases,
+    "seed": integer(-_INT64 - 1, _INT64),
+}
+
+
+def parse_completion(raw: bytes, defaults: Sampling) -> CompletionCall:
     """Raises `RequestError` naming the field. Blocking: a body may be large."""
     fields = Fields(parse_body(raw))
     model, prompts = fields.need("model", string), fields.need("prompt", _prompts)
@@ -32,13 +53,13 @@ def parse_completion(raw: bytes) -> CompletionCall:
         model=model,
         prompts=prompts,
         choices=choices,
-        options=_options(fields, max_tokens, logprobs, echo),
+        options=_options(fields, defaults, max_tokens, logprobs, echo),
         streaming=_streaming(fields),
         unknown=_rest(fields, tables.COMPLETION),
     )
 
 
-def parse_chat(raw: bytes) -> ChatCall:
+def parse_chat(raw: bytes, defaults: Sampling) -> ChatCall:
     """As `parse_completion`; what is inside the messages is checked when they are rendered."""
     fields = Fields(parse_body(raw))
     model, messages = fields.need("model", string), fields.need("messages", _messages)
@@ -46,7 +67,7 @@ def parse_chat(raw: bytes) -> ChatCall:
         model=model,
         messages=messages,
         choices=_choices(fields, 1),
-        options=_options(fields, _chat_tokens(fields), _chat_logprobs(fields)),
+        options=_options(fields, defaults, _chat_tokens(fields), _chat_logprobs(fields)),
         streaming=_streaming(fields),
         unknown=_rest(fields, tables.CHAT),
     )
@@ -58,19 +79,11 @@ def _rest(fields: Fields, neutral: tables.Neutral) -> tuple[str, ...]:
     return fields.unknown()
 
 
-def _options(fields: Fields, max_tokens: int | None, logprobs: int | None, echo: bool = False) -> TextOptions:
-    sampling = Sampling(
-        temperature=fields.take("temperature", number(0, 2), 1.0),
-        top_p=fields.take("top_p", number(0, 1), 1.0),
-        top_k=max(fields.take("top_k", integer(-1, _INT32), 0), 0),
-        min_p=fields.take("min_p", number(0, 1), 0.0),
-        repetition_penalty=fields.take("repetition_penalty", number(0.01, 100), 1.0),
-        presence_penalty=fields.take("presence_penalty", number(-2, 2), 0.0),
-        frequency_penalty=fields.take("frequency_penalty", number(-2, 2), 0.0),
-        logit_bias=fields.take("logit_bias", biases, {}),
-        logprobs=logprobs,
-        seed=fields.take("seed", integer(-_INT64 - 1, _INT64), None),
-    )
+def _options(
+    fields: Fields, defaults: Sampling, max_tokens: int | None, logprobs: int | None, echo: bool = False
+) -> TextOptions:
+    given = {name: fields.take(name, check, getattr(defaults, name)) for name, check in _SAMPLING.items()}
+    sampling = attrs.evolve(defaults, logprobs=logprobs, **given)
     stop: tuple[str, ...] = fields.take("stop", stop_strings, ())
     return TextOptions(max_tokens=max_tokens, stop=stop, sampling=sampling, echo=echo)
 

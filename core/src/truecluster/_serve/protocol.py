@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_TIMEOUT = 30.0
@@ -32,7 +31,7 @@ class PromptProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        if self.conn.their_state is not h11.IDLE:
+        if self.cycle is not None and not self.cycle.response_complete:
             self._forget()
         elif self._deadline is None:
             self._deadline = self.loop.call_later(HEAD_TIMEOUT, self.transport.close)

@@ -13,6 +13,9 @@ from truecluster.api import RequestError
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
+NOT_TEXT = frozenset({"audio", "function_call", "refusal"})
+"""What OpenAI's messages may hold, and no template reads."""
+
 _READS_ARGUMENTS = re.compile(r"arguments\s*(\|\s*(tojson|items|dictsort)|\.items)")
 
 
@@ -47,6 +50,8 @@ def _message(message: Any, path: str, habits: Habits) -> dict[str, Any]:
     turn = {**given, "role": role, "content": _content(given.get("content"), path, role)}
     if not isinstance(given.get("name", ""), str):
         raise RequestError(f"'{path}.name' must be a string", f"{path}.name")
+    for name in NOT_TEXT & given.keys():
+        raise RequestError(f"'{path}.{name}' isn't supported; {path} may have content and tool_calls", f"{path}.{name}")
     if "tool_calls" in given:
         turn["tool_calls"] = _tool_calls(given["tool_calls"], f"{path}.tool_calls", habits)
     return turn

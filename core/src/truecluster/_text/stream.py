@@ -13,7 +13,6 @@ from queue import SimpleQueue
 from anyio import to_thread
 
 from truecluster._engine.requests import Event, FinishedEvent, FinishReason, TokenEvent
-from truecluster._pipeline.logprobs import Logprobs
 from truecluster.api import NodeError
 
 from .requests import AnswerEnd, Completion, Engine, Handle, TextDelta, TextEvent, TextFinished, TextRequest
@@ -48,8 +47,9 @@ class Assembler:
 
     def _token(self, event: TokenEvent) -> list[TextEvent]:
         self._ids.append(event.id)
-        if event.logprobs is not None:
-            self._scores.append(self._scored(event.id, event.logprobs))
+        if (told := event.logprobs) is not None:
+            top = tuple(self._likely(*each) for each in told.top)
+            self._scores.append(Scored(token=self._likely(event.id, told.own), top=top, offset=self._seen))
         fresh = "" if self._tokenizer.is_control(event.id) else self._detokenizer.push(event.id)
         self._seen += len(fresh)
         text, stopped = self._stops.push(fresh)
@@ -69,9 +69,8 @@ class Assembler:
         del self._scores[: len(ready)]
         return [TextDelta(text, ready)] if text or ready else []
 
-    def _scored(self, id: int, logprobs: Logprobs) -> Scored:
-        top = tuple(Likely(self._tokenizer.bytes_of(other), value) for other, value in logprobs.top)
-        return Scored(token=Likely(self._tokenizer.bytes_of(id), logprobs.own), top=top, offset=self._seen)
+    def _likely(self, id: int, logprob: float) -> Likely:
+        return Likely(self._tokenizer.bytes_of(id), logprob)
 
     def _end(self, reason: FinishReason, generated: int, message: str | None = None) -> list[TextEvent]:
         self.done = True
