@@ -78,6 +78,7 @@ def test_fields_reach_the_engine(client: httpx.Client, running: Any) -> None:
 
 
 def test_null_is_absent(client: httpx.Client, running: Any) -> None:
+    """API-06: for every field that may be null."""
     names = ["max_tokens", "n", "stop", "seed", "stream", "logprobs", "temperature", "top_p", "logit_bias", "user"]
     nulls = dict.fromkeys([*names, "stream_options", "echo", "suffix", "best_of"])
     assert client.post("/v1/completions", json={**COMPLETION, **nulls}).status_code == 200
@@ -87,6 +88,7 @@ def test_null_is_absent(client: httpx.Client, running: Any) -> None:
 
 @pytest.mark.parametrize("stop", [None, "\n", ["\n"], [], ["a", "b", "c", "d"]])
 def test_stop_takes_every_form(client: httpx.Client, stop: Any) -> None:
+    """API-04: OpenAI allows one to four."""
     assert client.post("/v1/completions", json={**COMPLETION, "stop": stop}).status_code == 200
 
 
@@ -100,6 +102,7 @@ def test_prompts_may_be_ids_and_several(client: httpx.Client, running: Any) -> N
 
 
 def test_no_tokens_asked_is_length(client: httpx.Client, running: Any) -> None:
+    """API-07: as the specification says of 0."""
     running.state.engine.events = [FinishedEvent(reason="length", generated=0)]
     body = client.post("/v1/completions", json={**COMPLETION, "max_tokens": 0}).json()
     assert body["choices"][0] == {"index": 0, "text": "", "finish_reason": "length", "logprobs": None}
@@ -119,6 +122,7 @@ def test_values_that_ask_for_nothing_are_taken(client: httpx.Client) -> None:
 
 
 def test_unknown_fields_are_answered_with_a_warning(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    """API-36: in a header and one line of the log."""
     response = client.post("/v1/completions", json={**COMPLETION, "logit_biass": {}, "a\r\nb: é": 1})
     assert response.status_code == 200
     expected = 'unknown fields were ignored: "logit_biass", "a\\r\\nb: \\u00e9"'
@@ -131,6 +135,7 @@ def test_unknown_fields_are_answered_with_a_warning(client: httpx.Client, caplog
 def test_a_failing_engine_is_a_500_that_tells_nothing_private(
     client: httpx.Client, running: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """API-10, SEC-16: the log has the rest."""
     failure = FinishedEvent(reason="error", generated=1, message="node at /home/me/10.0.0.7 was lost")
     running.state.engine.events = [TokenEvent(0x61), failure]
     response = client.post("/v1/completions", json={**COMPLETION, "prompt": ["a", "b"]})

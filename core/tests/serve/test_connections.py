@@ -21,6 +21,7 @@ CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
 
 
 def test_clients_that_leave_cancel_their_requests(running: Any, client: httpx.Client) -> None:
+    """API-30: without streaming too."""
     engine = running.state.engine
     engine.events = []
     connections = [open_request(running.port, CHATS, CHAT) for _ in range(20)]
@@ -54,6 +55,7 @@ def test_a_client_that_leaves_inside_its_body_harms_nobody(
 
 
 def test_headers_without_end_are_cut_off(running: Any) -> None:
+    """SEC-13: before they take memory."""
     with socket.create_connection(("127.0.0.1", running.port), timeout=10) as connection:
         with contextlib.suppress(ConnectionError):
             connection.sendall(b"GET /v1/models HTTP/1.1\r\nhost: x\r\nx: " + b"a" * 200_000)

@@ -57,6 +57,7 @@ def alive(client: httpx.Client) -> bool:
     ids=lambda body: body[:48].decode("latin-1"),
 )
 def test_bodies_that_are_no_json_object_are_refused(client: httpx.Client, body: bytes) -> None:
+    """API-26, API-27: the input is never echoed."""
     found = error(client.post("/v1/completions", content=body, headers=JSON), 400)
     assert found["type"] == "invalid_request_error"
     assert "NaN" not in str(found["param"])
@@ -75,6 +76,7 @@ def test_bodies_that_are_no_json_object_are_refused(client: httpx.Client, body: 
     ],
 )
 def test_half_a_surrogate_pair_is_named(client: httpx.Client, path: str, body: str, param: str | None) -> None:
+    """API-28: as no tokenizer and no response can carry it."""
     found = error(client.post(f"/v1/{path}", content=body.encode(), headers=JSON), 400)
     assert found["param"] == (param or "messages[0].content")
 
@@ -113,6 +115,7 @@ def test_half_a_surrogate_pair_is_named(client: httpx.Client, path: str, body: s
     ],
 )
 def test_fields_of_completions_are_named(client: httpx.Client, running: Any, name: str, values: list[Any]) -> None:
+    """API-03, API-04, API-07, API-36, SAMP-03, SEC-03, SEC-04, SEC-06: before anything is asked of the engine."""
     for value in values:
         assert error(client.post("/v1/completions", json={**COMPLETION, name: value}), 400)["param"] == name
     assert not running.state.engine.asked
@@ -141,6 +144,7 @@ def test_fields_of_completions_are_named(client: httpx.Client, running: Any, nam
     ],
 )
 def test_fields_of_chats_are_named(client: httpx.Client, running: Any, name: str, values: list[Any]) -> None:
+    """API-07, API-36, SEC-06: as for completions."""
     for value in values:
         assert error(client.post("/v1/chat/completions", json={**CHAT, name: value}), 400)["param"] == name
     assert not running.state.engine.asked
@@ -150,6 +154,7 @@ def test_fields_of_chats_are_named(client: httpx.Client, running: Any, name: str
     "messages", [[123], [{}], [{"role": 123}], [{"role": "user"}], [{"role": "wizard", "content": "x"}]]
 )
 def test_malformed_messages_are_named(client: httpx.Client, messages: Any) -> None:
+    """API-21: and the server goes on."""
     found = error(client.post("/v1/chat/completions", json={**CHAT, "messages": messages}), 400)
     assert found["param"].startswith("messages[0]")
     assert alive(client)
@@ -163,6 +168,7 @@ def test_a_field_that_is_missing_is_named(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize("name", ["does-not-exist", "", "é" * 5000])
 def test_an_unknown_model_is_not_found(client: httpx.Client, name: str) -> None:
+    """API-25: whatever the name is."""
     for path, body in (("completions", COMPLETION), ("chat/completions", CHAT)):
         found = error(client.post(f"/v1/{path}", json={**body, "model": name}), 404)
         assert (found["param"], found["code"], found["type"]) == ("model", "model_not_found", "invalid_request_error")
@@ -250,6 +256,7 @@ def test_two_limits_that_differ_are_refused(client: httpx.Client) -> None:
 
 
 def test_a_prompt_over_the_context_says_the_numbers(client: httpx.Client) -> None:
+    """API-07: not a number that only the server could mean."""
     found = error(client.post("/v1/completions", json={**COMPLETION, "prompt": "a" * 101}), 400)
     assert (found["code"], found["param"]) == ("context_length_exceeded", "prompt")
     assert "100 tokens" in found["message"]
@@ -257,6 +264,7 @@ def test_a_prompt_over_the_context_says_the_numbers(client: httpx.Client) -> Non
 
 
 def test_routes_and_methods_that_are_not_there(client: httpx.Client) -> None:
+    """API-26: in the same shape."""
     for path in ("/", "/v1/other", "/v1/completions/", "/docs", "/openapi.json"):
         error(client.get(path), 404)
     response = client.get("/v1/completions")
@@ -267,10 +275,12 @@ def test_routes_and_methods_that_are_not_there(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize("kind", ["text/plain", "", "application/x-www-form-urlencoded"])
 def test_bodies_of_another_type_are_refused(client: httpx.Client, kind: str) -> None:
+    """API-26: no page of another origin can send JSON unasked."""
     error(client.post("/v1/completions", content=json.dumps(COMPLETION), headers={"content-type": kind}), 415)
 
 
 def test_bodies_without_end_are_refused(client: httpx.Client) -> None:
+    """SEC-03: declared or not."""
     large = b'{"model": "tiny", "prompt": "' + b"a" * (4 * 1024 * 1024) + b'"}'
     error(client.post("/v1/completions", content=large, headers=JSON), 413)
     chunks = (large[i : i + 65536] for i in range(0, len(large), 65536))

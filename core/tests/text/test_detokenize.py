@@ -27,6 +27,7 @@ def fallback_tokenizer() -> Library:
 
 
 def test_an_emoji_over_many_tokens_is_never_cut(byte_data: TokenizerData) -> None:
+    """TOK-01: no half of it is told."""
     got = pieces(Tokenizer(byte_data).detokenizer(), list(EMOJI.encode()))
     assert "".join(got) == EMOJI
     assert "\ufffd" not in "".join(got)
@@ -34,6 +35,7 @@ def test_an_emoji_over_many_tokens_is_never_cut(byte_data: TokenizerData) -> Non
 
 
 def test_a_character_that_the_model_left_unfinished_ends_in_one_replacement(byte_data: TokenizerData) -> None:
+    """TOK-01: one for all its bytes."""
     cut = list("a👩".encode())[:-1]
     assert pieces(Tokenizer(byte_data).detokenizer(), cut) == ["a", "", "", "", "\ufffd"]
 
@@ -46,6 +48,7 @@ def test_any_bytes_give_what_decoding_them_at_once_gives(byte_data: TokenizerDat
 
 
 def test_added_tokens_that_are_not_special_are_text(byte_data: TokenizerData) -> None:
+    """TOK-09: only special ones have none."""
     tokenizer = Tokenizer(byte_data)
     assert pieces(tokenizer.detokenizer(), [259, 0x7B]) == ["<tool_call>", "{", ""]
     assert [tokenizer.is_control(id) for id in (257, 259)] == [True, False]

@@ -42,6 +42,7 @@ def model(byte_data: TokenizerData) -> TextModel:
 def test_the_end_is_what_any_source_names(
     byte_data: TokenizerData, generation: Mapping[str, Any], metadata: Mapping[str, Any], expected: set[int]
 ) -> None:
+    """TOK-05: all of them, and the turn's end in a chat."""
     model = TextModel.load(FakeCheckpoint(byte_data, generation, metadata), context=20, vocab=300)
     assert model.prepare_completion("a", TextOptions()).tokens.eos == expected
     assert model.prepare_chat(CHAT, TextOptions()).tokens.eos == expected | {257}

@@ -40,6 +40,7 @@ def oracle(stops: list[str], text: str) -> tuple[str, bool]:
     ],
 )
 def test_the_text_ends_before_the_stop_string(stops: list[str], pieces: list[str], expected: tuple[str, bool]) -> None:
+    """API-01: over several tokens, and ending inside one."""
     assert run(stops, pieces) == expected
 
 

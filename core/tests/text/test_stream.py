@@ -96,6 +96,7 @@ async def test_a_stop_string_cancels_and_counts_what_was_read(ask: Callable[...,
 
 @pytest.mark.anyio
 async def test_a_stop_string_on_the_last_token_is_a_stop(ask: Callable[..., TextRequest]) -> None:
+    """API-09: only the budget is length."""
     assert (await both(FakeEngine([*tokens("abc"), finished("length", 3)]), ask("bc"))).finish_reason == "stop"
     answer = await both(FakeEngine([*tokens("abc"), finished("length", 3)]), ask("cd"))
     assert (answer.text, answer.finish_reason) == ("abc", "length")

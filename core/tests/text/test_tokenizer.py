@@ -70,6 +70,7 @@ def test_prefixes_are_where_the_library_puts_them(scheme: str, text: str) -> Non
 
 
 def test_bos_is_added_as_the_facts_say_and_never_twice(byte_data: TokenizerData) -> None:
+    """TOK-04: also where the prompt has it."""
     library = sentencepiece_like("first")
     library.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
