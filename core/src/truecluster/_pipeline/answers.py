@@ -30,7 +30,8 @@ class Answer:
 def logprobs_of(logits: torch.Tensor, id: int, count: int) -> Logprobs:
     """Of a token, and of the ``count`` likeliest, by the model's own ``logits [vocab]``, which nothing has adjusted."""
     ids = likeliest(logits, count)
-    values = torch.cat([logits[id : id + 1], logits[ids]]) - logits.logsumexp(0)
+    total = logits.double().logsumexp(0)  # a sum in fp32 would depend on the number of threads
+    values = torch.cat([logits[id : id + 1], logits[ids]]) - total
     own, *others = values.tolist()
     return Logprobs(own, tuple(zip(ids.tolist(), others, strict=True)))
 
