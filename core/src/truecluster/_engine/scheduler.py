@@ -21,13 +21,10 @@ from truecluster._pipeline.sampling import SampleUpdate
 from truecluster._wire.steps import Opened, Page, Row
 from truecluster.nn import PAGE
 
+from .holdings import Holdings
 from .pace import Pace
-from .pages import Pages, lengthen
 from .requests import TokenEvent
 from .sequences import Sequence
-
-GROWTH = 4 * PAGE
-"""Tokens that a sequence is expected to grow by when it is decided whether there is room for another one."""
 
 OLDEST_FIRST = 4
 
@@ -59,7 +56,7 @@ class Scheduler:
         self._updates = 0
         self._numbers = 0
         self._turns = 0
-        self._pages = Pages(capacity.pages)
+        self._holdings = Holdings(capacity.pages, capacity.cached_starts)
         self._pace = Pace()
         self._released: list[int] = []
         self._sent: deque[_Sent] = deque()
@@ -73,7 +70,7 @@ class Scheduler:
     @property
     def free_pages(self) -> int:
         """Pages that no request holds."""
-        return self._pages.free
+        return self._holdings.free
 
     def next_step(self) -> Step | None:
         """The step to send now, or ``None`` if only an answer or a new request can make one."""
@@ -138,10 +135,9 @@ class Scheduler:
     def _release(self, sequence: Sequence) -> None:
         """Take back its slot and pages; the stages learn of it with the next step."""
         self.active.remove(sequence)
-        self._pages.release(sequence.pages)
         if sequence.opened:
             self._released.append(sequence.number)
-        sequence.forget()
+        self._holdings.release(sequence)
 
     def _admit(self) -> None:
         """Those that have waited longest, while there are slots and pages; nobody is overtaken."""
@@ -150,7 +146,7 @@ class Scheduler:
             refusal = self._refusal(sequence)
             if refusal is not None:
                 self.waiting.popleft().finish("error", refusal)
-            elif not self._has_room(sequence):
+            elif not self._holdings.has_room(sequence, self.active):
                 return
             else:
                 sequence.machine.try_to(RequestState.PREFILL)
@@ -171,16 +167,6 @@ class Scheduler:
             )
         return None
 
-    def _has_room(self, sequence: Sequence) -> bool:
-        """Whether there are pages for it, and for what those under way are soon to need."""
-        self._lengthen(sequence)
-        needed = _soon(sequence) - self._pages.held(sequence.chain)
-        return needed + sum(_soon(s) - len(s.pages) for s in self.active) <= self._pages.free
-
-    def _lengthen(self, sequence: Sequence) -> None:
-        if self._capacity.cached_starts:
-            lengthen(sequence.chain, sequence.tokens)
-
     def _streams(self) -> dict[Sequence, int]:
         """One token of every sequence that decodes, the oldest first."""
         counts: dict[Sequence, int] = {}
@@ -193,7 +179,7 @@ class Scheduler:
 
         The shortest come first, but every `OLDEST_FIRST`-th time the oldest, so that it isn't overtaken for ever.
         """
-        prompts = [s for s in self.active if not s.streams and self._started(s)]
+        prompts = [s for s in self.active if not s.streams and (s.started or self._holdings.start(s, self.active))]
         if not prompts:
             return
         room = self._pace.prompt_tokens(len(counts), self._capacity.max_tokens - len(counts))
@@ -202,42 +188,29 @@ class Scheduler:
         for sequence in sorted(prompts, key=lambda s: (s is not oldest, s.left)):
             room -= self._give(sequence, min(sequence.left, room), counts)
 
-    def _started(self, sequence: Sequence) -> bool:
-        """Take the pages that hold its beginning, unless another sequence is about to make more of them."""
-        if not sequence.started and not self._awaits_pages(sequence):
-            sequence.pages = self._pages.share(_before_last(sequence))
-            sequence.sent, sequence.kept = len(sequence.pages) * PAGE, len(sequence.pages)
-            sequence.started = True
-        return sequence.started
-
-    def _awaits_pages(self, sequence: Sequence) -> bool:
-        chain = _before_last(sequence)
-        lacking = chain[self._pages.known(chain) :][:1]
-        return bool(lacking) and any(s.started and lacking[0] in s.chain[s.kept :] for s in self.active)
-
     def _give(self, sequence: Sequence, count: int, counts: dict[Sequence, int]) -> int:
         """Put up to ``count`` of its tokens into the step, as there are pages for them; says how many.
 
         None of a sequence that gave up its pages to one before it.
         """
         until = sequence.sent + count if sequence.started else 0
-        while len(sequence.pages) * PAGE < until and (page := self._page_for(sequence, counts)) is not None:
-            sequence.pages.append(page)
+        while len(sequence.pages) * PAGE < until and self._extend(sequence, counts):
+            pass
         given = max(0, min(until, len(sequence.pages) * PAGE) - sequence.sent)
         if given:
             counts[sequence] = given
         return given
 
-    def _page_for(self, sequence: Sequence, counts: dict[Sequence, int]) -> int | None:
-        """A free page, or one of a younger sequence that isn't in the step."""
-        while (page := self._pages.take()) is None:
+    def _extend(self, sequence: Sequence, counts: dict[Sequence, int]) -> bool:
+        """Another page: a free one, or one of a younger sequence that isn't in the step."""
+        while not self._holdings.extend(sequence):
             younger = self.active[self.active.index(sequence) + 1 :]
             victim = next((s for s in reversed(younger) if s.pages and s not in counts), None)
             if victim is None:
-                return None
+                return False
             self._release(victim)
             self.waiting.appendleft(victim)
-        return page
+        return True
 
     def _step(self, counts: dict[Sequence, int], streams: int) -> Step:
         opened = [self._open(sequence) for sequence in counts if not sequence.opened]
@@ -251,7 +224,7 @@ class Scheduler:
         )
         self._released = []
         for sequence, count in counts.items():
-            self._went(sequence, count)
+            self._holdings.went(sequence, count)
         prompt = len(step.ids) - streams
         self._sent.append(_Sent([s for s in counts if s.left == 0], streams, prompt, self._clock()))
         return step
@@ -263,26 +236,6 @@ class Scheduler:
         prompt, answer = sequence.request.prompt, sequence.tokens[len(sequence.request.prompt) :]
         self._update(SampleUpdate.of(sequence.update, sequence.number, sequence.params, prompt, answer))
         return Opened(sequence.number, sequence.sent)
-
-    def _went(self, sequence: Sequence, count: int) -> None:
-        """Its tokens are on their way, so later steps find what its full pages hold."""
-        sequence.sent += count
-        sequence.named = len(sequence.pages)
-        self._lengthen(sequence)
-        full = min(sequence.sent // PAGE, len(sequence.chain))
-        for page, key in zip(sequence.pages[sequence.kept : full], sequence.chain[sequence.kept : full], strict=True):
-            self._pages.keep(page, key)
-        sequence.kept = full
-
-
-def _soon(sequence: Sequence) -> int:
-    """Pages for its tokens and those that it is expected to grow by."""
-    return -(-min(len(sequence.tokens) + GROWTH, sequence.length) // PAGE)
-
-
-def _before_last(sequence: Sequence) -> list[bytes]:
-    """Keys of the pages that it may begin with: its last token has to go through the stages."""
-    return sequence.chain[: (len(sequence.tokens) - 1) // PAGE]
 
 
 def _row(sequence: Sequence, count: int) -> Row:
