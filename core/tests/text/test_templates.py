@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from truecluster._text import templates
 from truecluster._text.templates import ChatTemplates
 from truecluster._text.tokenizer import Tokenizer
 from truecluster.api import CheckpointError, RequestError, TokenizerData
@@ -76,6 +77,17 @@ def test_what_a_template_refuses_is_the_clients_mistake(tokenizer: Tokenizer) ->
     for template in ("{{ nothing.at.all }}", "{{ 1 + messages[0].content }}", "{{ 1 / 0 }}"):
         with pytest.raises(RequestError, match="chat template"):
             rendered(tokenizer, template, [USER])
+
+
+@pytest.mark.parametrize("body", ["", "x"])
+def test_a_template_that_does_not_end_is_stopped(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    """SEC-06: the sandbox limits each range, and not what ranges inside ranges take."""
+    monkeypatch.setattr(templates, "RENDER_SECONDS", 0.2)
+    endless = "{% for a in range(99999) %}{% for b in range(99999) %}" + body + "{% endfor %}{% endfor %}"
+    with pytest.raises(RequestError, match=r"chat template didn't end within 0\.2 seconds"):
+        rendered(tokenizer, endless, [USER])
 
 
 def test_a_damaged_template_is_found_at_load(tokenizer: Tokenizer) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 import jinja2
+from jinja2.sandbox import safe_range
 
 from truecluster.api import CheckpointError, RequestError
 
@@ -15,6 +17,9 @@ from .environment import sandbox
 from .messages import Habits, normalise
 from .tokenizer import Tokenizer
 from .unicode import require_unicode
+
+RENDER_SECONDS = 10.0
+"""That a template may take; it is a program of the model's."""
 
 
 @attrs.frozen
@@ -84,9 +89,28 @@ class ChatTemplates:
         return token.id if token else None
 
 
+def _watched(template: jinja2.Template, variables: Mapping[str, Any]) -> Iterator[str]:
+    """The pieces of a text; raises `RequestError` when it takes too long, seen at each piece and each ``range``."""
+    until = time.monotonic() + RENDER_SECONDS
+
+    def check() -> None:
+        if time.monotonic() > until:
+            raise RequestError(f"the model's chat template didn't end within {RENDER_SECONDS:g} seconds", "messages")
+
+    def watched_range(*bounds: int) -> range:
+        check()
+        return safe_range(*bounds)
+
+    for piece in template.generate({**variables, "range": watched_range}):
+        check()
+        yield piece
+
+
 def _rendered(template: jinja2.Template, variables: Mapping[str, Any], guard: str) -> str:
     try:
-        return template.render(variables)
+        return "".join(_watched(template, variables))
+    except RequestError:
+        raise
     except jinja2.TemplateError as error:
         reason = str(error).replace(guard, "")
         raise RequestError(f"the model's chat template refuses these messages: {reason}", "messages") from error
