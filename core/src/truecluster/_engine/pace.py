@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from statistics import median
 
-STRETCH = 3.0
+STRETCH = 2.5
 """How many times longer than without prompts a step may take."""
 REMEMBERED = 9
 """Steps of a kind that are looked back upon: enough that a few disturbed ones don't count."""
@@ -18,39 +18,41 @@ class Pace:
 
     The rule: a step may take `STRETCH` times what it takes without prompts. What that is, ``d``, is the median of the
     last steps with as many streams and no prompt; where there is none, or it is old, the next step goes without. What
-    a token of a prompt costs, ``p``, is what the last steps with prompts took beyond their ``d``, by token. So
-    ``(STRETCH - 1) * d / p`` tokens may go along, at least one, and at most twice what was allowed last, so that no
-    wrong estimate hurts much before it is put right. The aim is a gap under 4 undisturbed ones at the 99th percentile;
-    the room from 3 to 4 is for noise. A prompt that costs up to 4 steps of the streams is through in two.
+    a token of a prompt costs, ``p``, is what the last steps with prompts took beyond their ``d``, by token; it grows
+    with what the token looks back upon, so positions are kept apart, by doubling. So ``(STRETCH - 1) * d / p`` tokens
+    may go along, at least one, and at most twice what was allowed last, so that no wrong estimate hurts much before it
+    is put right. The aim is a gap under 4 undisturbed ones at the 99th percentile; the room up to 4 is for noise. A
+    prompt that costs up to 3 steps of the streams is through in two.
 
     Knows no clock: `observe` is told what steps took.
     """
 
     def __init__(self) -> None:
         self._plain: dict[int, deque[float]] = {}
-        self._extra: deque[tuple[float, int]] = deque(maxlen=REMEMBERED)
+        self._extra: dict[int, deque[tuple[float, int]]] = {}
         self._allowed: dict[int, int] = {}
         self._since = 0
 
-    def observe(self, streams: int, prompt: int, seconds: float) -> None:
-        """A step with so many streams and tokens of prompts took so long."""
+    def observe(self, streams: int, prompt: int, position: int, seconds: float) -> None:
+        """A step with so many streams and tokens of prompts, the furthest chunk at ``position``, took so long."""
         if prompt == 0:
             self._plain.setdefault(streams, deque(maxlen=REMEMBERED)).append(seconds)
             self._since = 0
         else:
-            self._extra.append((max(0.0, seconds - self._undisturbed(streams)), prompt))
+            extra = max(0.0, seconds - self._undisturbed(streams))
+            self._extra.setdefault(_doublings(position), deque(maxlen=REMEMBERED)).append((extra, prompt))
             self._since += 1
 
-    def prompt_tokens(self, streams: int, most: int) -> int:
+    def prompt_tokens(self, streams: int, most: int, position: int) -> int:
         """How many of the prompts that wait may go along with so many streams, up to ``most``.
 
-        All of these where there is no stream.
+        All of these where there is no stream. The first prompt to go is at ``position``.
         """
         if streams == 0:
             return most
         if streams not in self._plain or self._since >= FRESH:
             return 0
-        worth, cost = (STRETCH - 1) * self._undisturbed(streams), self._cost()
+        worth, cost = (STRETCH - 1) * self._undisturbed(streams), self._cost(_doublings(position))
         affordable = most if cost == 0 else int(min(most, worth / cost))
         self._allowed[streams] = max(1, min(affordable, 2 * self._allowed.get(streams, most)))
         return min(most, self._allowed[streams])
@@ -59,9 +61,15 @@ class Pace:
         seen = self._plain.get(streams)
         return median(seen) if seen else 0.0
 
-    def _cost(self) -> float:
+    def _cost(self, doublings: int) -> float:
         """Seconds a token: the higher one of the typical step's and of all of them together."""
         if not self._extra:
             return 0.0
-        together = sum(extra for extra, _ in self._extra) / sum(tokens for _, tokens in self._extra)
-        return max(together, median(extra / tokens for extra, tokens in self._extra))
+        seen = self._extra[min(self._extra, key=lambda other: abs(other - doublings))]
+        together = sum(extra for extra, _ in seen) / sum(tokens for _, tokens in seen)
+        return max(together, median(extra / tokens for extra, tokens in seen))
+
+
+def _doublings(position: int) -> int:
+    """Of 256, where attention begins to count."""
+    return (position // 256).bit_length()

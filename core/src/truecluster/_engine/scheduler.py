@@ -31,11 +31,15 @@ OLDEST_FIRST = 4
 
 @attrs.frozen
 class _Sent:
-    """A step on its way: whose samples are awaited, how many streams and tokens of prompts it holds, and since when."""
+    """A step on its way: whose samples are awaited, how many streams and tokens of prompts it holds, and since when.
+
+    ``position`` is that of the furthest chunk.
+    """
 
     awaited: list[Sequence]
     streams: int
     prompt: int
+    position: int
     at: float
 
 
@@ -55,7 +59,7 @@ class Scheduler:
         self._clock = clock
         self._updates = 0
         self._numbers = 0
-        self._turns = 0
+        self._turns = 1
         self._holdings = Holdings(capacity.pages, capacity.cached_starts)
         self._pace = Pace()
         self._released: list[int] = []
@@ -89,7 +93,7 @@ class Scheduler:
         """Give the oldest step's tokens to its sequences, which hand them on when they are finished or told to."""
         sent, now = self._sent.popleft(), self._clock()
         if sent.streams or sent.prompt:
-            self._pace.observe(sent.streams, sent.prompt, now - max(sent.at, self._last_answer))
+            self._pace.observe(sent.streams, sent.prompt, sent.position, now - max(sent.at, self._last_answer))
         self._last_answer = now
         for sequence, token, likely in zip(sent.awaited, ids, logprobs or [None] * len(ids), strict=True):
             if not sequence.finished:
@@ -182,10 +186,11 @@ class Scheduler:
         prompts = [s for s in self.active if not s.streams and (s.started or self._holdings.start(s, self.active))]
         if not prompts:
             return
-        room = self._pace.prompt_tokens(len(counts), self._capacity.max_tokens - len(counts))
+        oldest = None if self._turns % OLDEST_FIRST else prompts[0]
+        prompts.sort(key=lambda s: (s is not oldest, s.left))
+        room = self._pace.prompt_tokens(len(counts), self._capacity.max_tokens - len(counts), prompts[0].sent)
         self._turns += room > 0
-        oldest = prompts[0] if self._turns % OLDEST_FIRST == 0 else None
-        for sequence in sorted(prompts, key=lambda s: (s is not oldest, s.left)):
+        for sequence in prompts:
             room -= self._give(sequence, min(sequence.left, room), counts)
 
     def _give(self, sequence: Sequence, count: int, counts: dict[Sequence, int]) -> int:
@@ -223,10 +228,11 @@ class Scheduler:
             prefill=len(counts) > streams,
         )
         self._released = []
+        position = max((s.sent for s in list(counts)[streams:]), default=0)
         for sequence, count in counts.items():
             self._holdings.went(sequence, count)
         prompt = len(step.ids) - streams
-        self._sent.append(_Sent([s for s in counts if s.left == 0], streams, prompt, self._clock()))
+        self._sent.append(_Sent([s for s in counts if s.left == 0], streams, prompt, position, self._clock()))
         return step
 
     def _open(self, sequence: Sequence) -> Opened:
