@@ -7,6 +7,8 @@ from statistics import median
 
 STRETCH = 2.5
 """How many times longer than without prompts a step may take."""
+LEAST_STRETCH = 1.5
+"""What it may take in any case, so that prompts come through."""
 REMEMBERED = 9
 """Steps of a kind that are looked back upon: enough that a few disturbed ones don't count."""
 FRESH = 16
@@ -17,10 +19,11 @@ class Pace:
     """A running stream gets its next token when a step is over, so a prompt's chunk widens its gap by what it adds.
 
     The rule: a step may take `STRETCH` times what it takes without prompts. What that is, ``d``, is the median of the
-    last steps with as many streams and no prompt; where there is none, or it is old, the next step goes without. What
+    last steps with as many streams and no prompt; where there is none, or it is old, the next step goes without. Where
+    ``d`` has grown since the streams were undisturbed, the limit hasn't, down to `LEAST_STRETCH` times ``d``. What
     a token of a prompt costs, ``p``, is what the last steps with prompts took beyond their ``d``, by token; it grows
-    with what the token looks back upon, so positions are kept apart, by doubling. So ``(STRETCH - 1) * d / p`` tokens
-    may go along, at least one, and at most twice what was allowed last, so that no wrong estimate hurts much before it
+    with what the token looks back upon, so positions are kept apart, by doubling. So ``(limit - d) / p`` tokens may go
+    along, at least one, and at most twice what was allowed last, so that no wrong estimate hurts much before it
     is put right. The aim is a gap under 4 undisturbed ones at the 99th percentile; the room up to 4 is for noise. A
     prompt that costs up to 3 steps of the streams is through in two.
 
@@ -29,6 +32,7 @@ class Pace:
 
     def __init__(self) -> None:
         self._plain: dict[int, deque[float]] = {}
+        self._calm: dict[int, deque[float]] = {}
         self._extra: dict[int, deque[tuple[float, int]]] = {}
         self._allowed: dict[int, int] = {}
         self._since = 0
@@ -36,7 +40,8 @@ class Pace:
     def observe(self, streams: int, prompt: int, position: int, seconds: float) -> None:
         """A step with so many streams and tokens of prompts, the furthest chunk at ``position``, took so long."""
         if prompt == 0:
-            self._plain.setdefault(streams, deque(maxlen=REMEMBERED)).append(seconds)
+            for kept in (self._plain,) if self._since else (self._plain, self._calm):
+                kept.setdefault(streams, deque(maxlen=REMEMBERED)).append(seconds)
             self._since = 0
         else:
             extra = max(0.0, seconds - self._undisturbed(streams))
@@ -52,7 +57,7 @@ class Pace:
             return most
         if streams not in self._plain or self._since >= FRESH:
             return 0
-        worth, cost = (STRETCH - 1) * self._undisturbed(streams), self._cost(_doublings(position))
+        worth, cost = self._worth(streams), self._cost(_doublings(position))
         affordable = most if cost == 0 else int(min(most, worth / cost))
         self._allowed[streams] = max(1, min(affordable, 2 * self._allowed.get(streams, most)))
         return min(most, self._allowed[streams])
@@ -60,6 +65,12 @@ class Pace:
     def _undisturbed(self, streams: int) -> float:
         seen = self._plain.get(streams)
         return median(seen) if seen else 0.0
+
+    def _worth(self, streams: int) -> float:
+        """Seconds that prompts may add."""
+        now = self._undisturbed(streams)
+        calm = min(now, median(self._calm.get(streams, [now])))
+        return max(STRETCH * calm, LEAST_STRETCH * now) - now
 
     def _cost(self, doublings: int) -> float:
         """Seconds a token: the higher one of the typical step's and of all of them together."""
