@@ -288,7 +288,9 @@ class _Suite(CheckpointContract):
             def open(self, reference, options):
                 return made(Path(reference))
 
-        return Installed(CheckpointSpec(name="made", target=f"{__name__}:Toy", forms=("FOLDER",)), Source)
+        return Installed(
+            CheckpointSpec(name="made", target=f"{__name__}:Toy", forms=("FOLDER",), markers=("weights.toy",)), Source
+        )
 
     def write(self, folder, tensors):
         header, data = {}, b""

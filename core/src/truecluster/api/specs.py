@@ -21,10 +21,20 @@ TYPES: Mapping[str, tuple[type[OptionValue], ...]] = {
     "str": (str,),
 }
 
+FORM = re.compile(r"[A-Za-z][A-Za-z0-9+-]+:|\*[^*/\\]+|FOLDER|ORG/NAME")
+
 
 def _check_name(instance: object, field: Any, value: str) -> None:
     if not NAME.fullmatch(value):
         raise ValueError(f"{field.name} {value!r} is not made of letters, digits, '.', '_', '-' and '*'")
+
+
+def _check_texts(instance: Any, field: Any, value: object) -> None:
+    """A str is a sequence of str too, each a letter: taken for a tuple, it would claim those."""
+    if isinstance(value, str):
+        raise ValueError(f"{field.name} of {instance.name!r} is {value!r}, no tuple of str; write ({value!r},)")
+    if not isinstance(value, tuple) or not all(isinstance(each, str) and each for each in value):
+        raise ValueError(f"{field.name} of {instance.name!r} is {value!r}; give a tuple of str that aren't empty")
 
 
 @attrs.frozen(kw_only=True)
@@ -54,8 +64,8 @@ class ArchitectureSpec(Spec):
     """
 
     KIND = "architecture"
-    model_types: tuple[str, ...]
-    hosts: tuple[str, ...] = ()
+    model_types: tuple[str, ...] = attrs.field(validator=_check_texts)
+    hosts: tuple[str, ...] = attrs.field(default=(), validator=_check_texts)
 
 
 @attrs.frozen(kw_only=True)
@@ -151,8 +161,19 @@ class CheckpointSpec(Spec):
     """
 
     KIND = "checkpoint"
-    forms: tuple[str, ...]
-    markers: tuple[str, ...] = ()
+    forms: tuple[str, ...] = attrs.field(validator=_check_texts)
+    markers: tuple[str, ...] = attrs.field(default=(), validator=_check_texts)
+
+    @forms.validator
+    def _can_be_met(self, attribute: object, value: tuple[str, ...]) -> None:
+        known = "a prefix such as 'pypi:', an ending such as '*.gguf', 'FOLDER' or 'ORG/NAME'"
+        for form in value:
+            if not FORM.fullmatch(form):
+                raise ValueError(f"form {form!r} of {self.name!r} fits no reference; give {known}")
+        if not value:
+            raise ValueError(f"{self.name!r} has no forms, so it opens nothing; give {known}")
+        if "FOLDER" in value and not self.markers:
+            raise ValueError(f"{self.name!r} opens folders and names no markers; give the files that they have")
 
 
 @attrs.frozen(kw_only=True)
