@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from truecluster._registry import Selection
+from truecluster._registry.offers import clash
 from truecluster.api import CheckpointError, PluginError
 
 SOURCES = """
@@ -90,3 +92,15 @@ def test_two_that_claim_a_form_are_both_named(install, opener, loaded):
     install("tcplug-d", "1.0", {"tcplug_d.py": source})
     with pytest.raises(PluginError, match=r"'pypi:x' is claimed by 'wheel' of tcplug-c 1\.0 and by 'other-wheel'"):
         loaded().checkpoint_source("pypi:x")
+
+
+def test_forms_that_clash_are_found_before_they_are_used(install, opener, loaded):
+    source = SOURCES.replace("tcplug_c", "tcplug_d").replace('name="', 'name="other-').replace("*.gguf", "*.GGUF")
+    install("tcplug-d", "1.0", {"tcplug_d.py": source})
+    registry = loaded()
+    claims = ["form 'hf:'", "folder with 'config.json'", "form '*.gguf'", "form 'pypi:'"]
+    told = " is offered by tcplug-c 1.0 and by tcplug-d 1.0; uninstall one of them, or leave one out with"
+    said = [clash(group).partition(" --without")[0] for group in registry.conflicts("checkpoint")]
+    assert said == [f"checkpoint {claim}{told}" for claim in claims]
+    with pytest.raises(PluginError, match=r"--strict-plugins allows .*checkpoint form '\*\.gguf' is offered"):
+        loaded(Selection(strict=True))

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from truecluster._registry import KINDS, Offer, PluginFailure, Registry
+from truecluster._registry.offers import clash
 from truecluster._registry.options import describe, options_of
 from truecluster._registry.selection import normalized
 from truecluster._registry.suggest import failed, near
@@ -97,9 +98,11 @@ def _plain(value: Any) -> Any:
 
 
 def _problem(registry: Registry, offer: Offer) -> str | None:
-    """Why the offer can't be used, if it can't."""
+    """Why the offer can't be used, or not by all that it claims, if it can't."""
+    for group in registry.conflicts(offer.kind):
+        if offer in group:
+            return clash(group)
     try:
-        registry.offer(offer.kind, offer.spec.name)
         if not isinstance(offer.spec, QuantizerSpec):
             registry.resolve(offer.kind, offer.spec.name)
     except PluginError as error:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import attrs
 
-from truecluster.api import QuantizerSpec, Spec
+from truecluster.api import CheckpointSpec, QuantizerSpec, Spec
 
 from .kinds import KINDS, AnySpec
 from .places import Flaw, of_function
@@ -62,17 +63,29 @@ def _check_api(spec: Spec | QuantizerSpec, place: str) -> None:
 
 
 def conflicts(offers: tuple[Offer, ...]) -> Iterator[tuple[Offer, ...]]:
-    """Groups of offers of one kind that share a name."""
-    for name in dict.fromkeys(offer.spec.name for offer in offers):
-        same = tuple(offer for offer in offers if offer.spec.name == name)
-        if len(same) > 1:
-            yield same
+    """Groups of offers of one kind that share a name, or of checkpoint sources that share a form."""
+    claimed = [_claims(offer) for offer in offers]
+    groups = dict.fromkeys(
+        tuple(offer for offer, claims in zip(offers, claimed, strict=True) if claim in claims)
+        for claim in itertools.chain.from_iterable(claimed)
+    )
+    yield from (group for group in groups if len(group) > 1)
 
 
 def clash(offers: tuple[Offer, ...]) -> str:
-    """What is wrong with offers that share a kind and a name."""
+    """What is wrong with offers that `conflicts` found."""
     made = list(dict.fromkeys(f"{offer.distribution} {offer.version}" for offer in offers))
     remedy = "uninstall one of them, or leave one out with --without-plugins" if len(made) > 1 else "upgrade the plugin"
     how = f"by {' and by '.join(made)}" if len(made) > 1 else f"{len(offers)} times by {made[0]}"
     places = " and ".join(dict.fromkeys(offer.origin for offer in offers))
-    return f"{offers[0].kind} {offers[0].spec.name!r} is offered {how}; {remedy}; at {places}"
+    claim = next(each for each in _claims(offers[0]) if all(each in _claims(offer) for offer in offers))
+    return f"{offers[0].kind} {claim} is offered {how}; {remedy}; at {places}"
+
+
+def _claims(offer: Offer) -> list[str]:
+    """What no two offers of a kind may have both, as a message names it."""
+    claims, spec = [repr(offer.spec.name)], offer.spec
+    if isinstance(spec, CheckpointSpec):
+        claims += [f"form {form.lower() if form[0] == '*' else form!r}" for form in spec.forms if form != "FOLDER"]
+        claims += [f"folder with {marker!r}" for marker in spec.markers if "FOLDER" in spec.forms]
+    return claims

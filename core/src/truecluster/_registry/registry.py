@@ -131,7 +131,7 @@ class Registry:
         return tuple(offer for offer in self._offers if offer.kind == kind)
 
     def conflicts(self, kind: str) -> tuple[tuple[Offer, ...], ...]:
-        """Offers that share a name; none of them can be chosen."""
+        """Offers that share a name, or a form of references; by that none of them can be chosen."""
         return tuple(conflicts(self.offers(kind)))
 
     def offer(self, kind: str, name: str) -> Offer:
