@@ -8,6 +8,7 @@ import json
 import mmap
 import os
 import struct
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,19 @@ from truecluster.api import (
     CheckpointError,
     CheckpointSource,
     CheckpointSpec,
+    OpenOptions,
     Packed,
     TensorInfo,
     TokenizerData,
 )
 from truecluster.testing._contract import Installed
+from truecluster.testing._identity import identity_elsewhere
 from truecluster.testing.checkpoint import FORMATS, CheckpointContract
+from truecluster.testing.rules import Broken
 
 SIZES = {"fp32": 4, "fp16": 2, "bf16": 2}
+SEEDS = [0]
+"""What texts hash by, in this process and in those within it that stand for others."""
 WRONG = (ValueError, KeyError, TypeError, AttributeError, struct.error, OverflowError)
 
 
@@ -214,6 +220,13 @@ class Restless(Toy):
         return f"{super().identified()}.{next(self.times)}"
 
 
+class Hashing(Toy):
+    """Hashes as Python does, which is another number in every process."""
+
+    def identified(self):
+        return str(hash((super().identified(), SEEDS[-1])))
+
+
 class Named(Toy):
     """Is known by its name and its size."""
 
@@ -279,6 +292,7 @@ class Waiting(Toy):
 class _Suite(CheckpointContract):
     made: type[Checkpoint] = Toy
     patience, cuts = 0.3, 16
+    markers = ("weights.toy",)
 
     @pytest.fixture
     def installed(self):
@@ -288,9 +302,14 @@ class _Suite(CheckpointContract):
             def open(self, reference, options):
                 return made(Path(reference))
 
-        return Installed(
-            CheckpointSpec(name="made", target=f"{__name__}:Toy", forms=("FOLDER",), markers=("weights.toy",)), Source
-        )
+        spec = CheckpointSpec(name="made", target=f"{__name__}:Toy", forms=("FOLDER",), markers=self.markers)
+        return Installed(spec, Source)
+
+    def elsewhere(self, installed, path):
+        SEEDS.append(1)
+        with installed.target().open(str(path), OpenOptions()) as checkpoint:
+            SEEDS.pop()
+            return checkpoint.identity
 
     def write(self, folder, tensors):
         header, data = {}, b""
@@ -304,8 +323,25 @@ class _Suite(CheckpointContract):
 
 
 class SuiteWithoutWrite(CheckpointContract):
-    made = Toy
+    made, markers = Toy, ("weights.toy",)
     installed = _Suite.installed
+
+
+class SuiteOfMisspelt(_Suite):
+    """Knows its folders by a file that they don't have."""
+
+    markers = ("wieghts.toy",)
+
+
+class SuiteOfClaiming(_Suite):
+    """Knows its folders by a file that those of others have."""
+
+    markers = ("config.json",)
+
+    def write(self, folder, tensors):
+        place = super().write(folder, tensors)
+        (place / "config.json").write_text("{}")
+        return place
 
 
 def suite(checkpoint):
@@ -317,6 +353,9 @@ def suite(checkpoint):
 SUITE = CheckpointContract
 RIGHT = [suite(Toy)]
 DOUBLES = {
+    "test_its_forms_choose_it": Double(
+        SuiteOfMisspelt, "'made' is chosen\ncame: CheckpointError.*folder has none of .*\nreference: made"
+    ),
     "test_it_says_what_it_is": Double(suite(Sited), "a name without its folder\ncame: /"),
     "test_metadata_is_plain_data": Double(suite(Pointing), "metadata that JSON can hold\ncame: TypeError"),
     "test_every_tensor_is_listed": Double(suite(Plain), r"came: \{\}\nwritten: \{'é'"),
@@ -344,3 +383,39 @@ DOUBLES = {
 def test_a_suite_without_write_says_what_to_give(verdict):
     caught = verdict(SuiteWithoutWrite, "test_it_says_what_it_is")
     assert "SuiteWithoutWrite must give write(folder, tensors)" in caught["test_it_says_what_it_is"]
+
+
+def test_a_form_that_another_source_has_is_caught(verdict):
+    caught = verdict(SuiteOfClaiming, "test_its_forms_choose_it")
+    assert "is claimed by 'hf' of tcplug-hf" in caught["test_its_forms_choose_it"]
+
+
+def test_an_identity_of_this_process_alone_is_caught(verdict):
+    caught = verdict(suite(Hashing))
+    assert list(caught) == ["test_the_identity_stays_while_nothing_changes"]
+    assert "came: in another process " in caught["test_the_identity_stays_while_nothing_changes"]
+
+
+def test_the_identity_is_asked_for_in_another_process(tmp_path, monkeypatch):
+    source = """
+        from truecluster.api import Checkpoint, CheckpointSource
+
+        class Hashed(Checkpoint):
+            container = model_type = name = ""
+            metadata = generation = chat_templates = tensors = {}
+            read = tokenizer = close = lambda *ignored: None
+
+            def __init__(self, path):
+                self.identity = str(hash(path))
+
+        class Source(CheckpointSource):
+            def open(self, reference, options):
+                print("opening")
+                return Hashed(reference)
+    """
+    (tmp_path / "hashing.py").write_text(textwrap.dedent(source))
+    monkeypatch.syspath_prepend(tmp_path)
+    found = {identity_elsewhere("hashing:Source", tmp_path), str(hash(str(tmp_path)))}
+    assert len(found) == 2
+    with pytest.raises(Broken, match="No module named 'hashed'"):
+        identity_elsewhere("hashed:Source", tmp_path)

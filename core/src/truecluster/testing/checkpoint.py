@@ -18,6 +18,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from truecluster._registry import Offer
+from truecluster._registry.references import choose
 from truecluster.api import (
     Checkpoint,
     CheckpointError,
@@ -26,10 +28,12 @@ from truecluster.api import (
     PluginError,
     TensorInfo,
     TokenizerData,
+    TrueClusterError,
 )
 
-from ._contract import Contract, Installed
+from ._contract import Contract, Installed, registry
 from ._damage import changed_bytes, held, huge_numbers, is_mapped, outcome, places, replace
+from ._identity import identity_elsewhere
 from ._missing import missing
 from .rules import Broken, ranging, refusal, require
 
@@ -105,6 +109,24 @@ class CheckpointContract(Contract):
         with tempfile.TemporaryDirectory() as folder:
             tensors = drawn(known)
             yield self.write(Path(folder), tensors), tensors
+
+    def elsewhere(self, installed: Installed, path: Path) -> str:
+        """The identity of what lies there, in another process."""
+        return identity_elsewhere(installed.spec.target, path)
+
+    def test_its_forms_choose_it(self, installed: Installed, reference: Path) -> None:
+        """Of all sources that are installed, the one whose form fits what was written is this one, and no other."""
+        if not any(form == "FOLDER" or form.startswith("*") for form in installed.spec.forms):
+            pytest.skip("none of its forms is that of a path")
+        others = [each for each in registry().offers("checkpoint") if each.spec.name != installed.spec.name]
+        under_test = Offer(installed.spec, "the package under test", "", "")
+        inputs = {"reference": reference.name, "forms": installed.spec.forms, "markers": installed.spec.markers}
+        expected = f"that {installed.spec.name!r} is chosen"
+        try:
+            chosen = choose([*others, under_test], str(reference))
+        except TrueClusterError as refused:
+            raise Broken(expected, refused, inputs) from refused
+        require(chosen is under_test, expected, chosen, **inputs)
 
     def test_it_says_what_it_is(self, opened: Checkpoint, reference: Path) -> None:
         """Container, model type, name and identity are texts that aren't empty; the name is never a path."""
@@ -209,10 +231,14 @@ class CheckpointContract(Contract):
         gc.collect()
         require(not held(tmp_path), "no file held", held(tmp_path), damaged=damaged)
 
-    def test_the_identity_stays_while_nothing_changes(self, source: CheckpointSource, reference: Path) -> None:
-        """The same bytes at the same path have the same identity each time they are opened."""
+    def test_the_identity_stays_while_nothing_changes(
+        self, installed: Installed, source: CheckpointSource, reference: Path
+    ) -> None:
+        """The same bytes at the same path have the same identity each time they are opened, in any process."""
         first, second = identity(source, reference), identity(source, reference)
         require(first == second, first, second)
+        elsewhere = self.elsewhere(installed, reference)
+        require(first == elsewhere, first, f"in another process {elsewhere}")
 
     def test_the_identity_changes_with_a_byte(self, source: CheckpointSource, reference: Path) -> None:
         """Where a file is written again a second later, one byte of a tensor changed, the identity is another."""
