@@ -81,6 +81,59 @@ class Renamed(Half):
         return cls("half.le" if id == "half" else "half")
 
 
+class Spelling(Half):
+    """Reads the number of its member, however it is spelt."""
+
+    id = "half.b16"
+
+    @classmethod
+    def from_id(cls, id):
+        if id.count(".") != 1 or id[:6] != "half.b" or not id[6:].isdecimal() or int(id[6:]) != 16:
+            raise PluginError(f"there is no {id}; members are half.b16")
+        return cls()
+
+
+class Parsing(Half):
+    """Lets Python's error out where there is no number."""
+
+    id = "half.b16"
+
+    @classmethod
+    def from_id(cls, id):
+        if id != "half.b16" and int(id.removeprefix("half.b").partition(".")[0]):
+            raise PluginError(f"there is no {id}; members are half.b16")
+        return cls()
+
+
+class Single(Half):
+    """A right one: fp32 elements."""
+
+    def wire_bytes(self, shape):
+        return 4 * torch.Size(shape).numel()
+
+    def elements(self, data):
+        return data.clone().view(torch.float32)
+
+    def pack(self, weight, stats=None):
+        if not weight.isfinite().all():
+            raise CheckpointError("a weight is no number")
+        return Packed(self.id, tuple(weight.shape), weight.float().flatten().view(torch.uint8))
+
+
+class Stepping(Single):
+    """Takes what is smaller than it thinks weights are for zero."""
+
+    def pack(self, weight, stats=None):
+        return super().pack(torch.where(weight.abs() < 1e-30, 0.0, weight))
+
+
+class Flat(Half):
+    """Counts the bytes of a matrix, whatever the shape."""
+
+    def wire_bytes(self, shape):
+        return super().wire_bytes(shape[:2])
+
+
 class Agreeable(Half):
     """Has every member."""
 
@@ -162,8 +215,7 @@ class Strideless(Half):
     """Takes memory for rows, whatever the strides."""
 
     def pack(self, weight, stats=None):
-        strides = (weight.shape[1], 1) if weight.ndim > 1 else (1,)
-        return super().pack(weight.as_strided(weight.shape, strides))
+        return super().pack(weight.as_strided(weight.shape, torch.empty(weight.shape).stride()))
 
 
 class Spoiling(Half):
@@ -224,6 +276,7 @@ class Homebound(Half):
 
 class _Suite(FormatContract):
     made: type[WeightFormat] = Half
+    negligible = 2.0**-24
 
     @pytest.fixture
     def installed(self):
@@ -236,6 +289,14 @@ class _Documented(_Suite):
     def oracle(self, packed):
         elements = struct.unpack(f"<{packed.data.numel() // 2}e", bytes(packed.data.tolist()))
         return torch.tensor(elements).view(packed.shape)
+
+
+class _Exact(_Suite):
+    negligible = 0.0
+
+
+class _Member(_Suite):
+    members = ("half.b16",)
 
 
 class _Pairs(_Documented):
@@ -281,9 +342,9 @@ class SuiteWithoutSample(_Suite):
 
 
 SUITE = FormatContract
-RIGHT = [suite(Half, _Documented), suite(HalfOfPairs, _Pairs), suite(ReadOnly, _ReadOnly)]
+RIGHT = [suite(Half, _Documented), suite(HalfOfPairs, _Pairs), suite(ReadOnly, _ReadOnly), suite(Single, _Exact)]
 DOUBLES = {
-    "test_the_id_names_the_member": Double(suite(Renamed), r"from_id\('half\.le'\) gives 'half\.le'\ncame: half"),
+    "test_the_id_names_the_member": Double(suite(Renamed), r"from_id\('half'\)\.id is 'half'\ncame: half\.le"),
     "test_an_unknown_member_is_refused": Double(suite(Agreeable), "PluginError.*'half'\ncame: nothing was raised"),
     "test_bytes_are_as_many_as_promised": Double(
         suite(OneRowAtLeast), r"2 bytes, as wire_bytes says\ncame: 0 bytes\nweights: Weights\(rows=0, columns=1,"
@@ -363,6 +424,10 @@ class Scribbling(Half):
 @pytest.mark.parametrize(
     ("wrong", "caught"),
     [
+        (suite(Spelling, _Member), "test_an_unknown_member_is_refused"),
+        (suite(Parsing, _Member), "test_an_unknown_member_is_refused"),
+        (suite(Stepping, _Exact), "test_packing_keeps_the_weights"),
+        (suite(Flat), "test_shapes_that_it_can_not_hold_are_refused"),
         (suite(Padded), "test_bytes_are_as_many_as_promised"),
         (suite(NeighboursScale), "test_packing_keeps_the_weights"),
         (suite(NeighboursScale), "test_a_row_is_packed_by_itself"),
@@ -384,3 +449,9 @@ def test_a_family_needs_members(verdict):
 def test_a_format_that_is_only_read_needs_a_sample(verdict):
     name = "test_bytes_are_as_many_as_promised"
     assert "SuiteWithoutSample must give sample(format, shape)" in verdict(SuiteWithoutSample, name)[name]
+
+
+@pytest.mark.parametrize(("name", "bound"), [("error", 1.0), ("error", 1e9), ("error", -1e-3), ("negligible", 1e-3)])
+def test_a_bound_that_holds_nothing_is_refused(name, bound):
+    with pytest.raises(ValueError, match=f"^SuiteOfLax: {name} is {bound!r}; give a bound below"):
+        type("SuiteOfLax", (_Suite,), {name: bound})

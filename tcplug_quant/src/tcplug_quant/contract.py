@@ -33,7 +33,7 @@ class TestFp32(FormatContract):
 
 
 class TestFp16(FormatContract):
-    offer, error = "fp16", 2.0**-22
+    offer, error, negligible = "fp16", 2.0**-22, 2.0**-24
 
     def oracle(self, packed: Packed) -> torch.Tensor:
         return torch.from_numpy(read(packed, "<f2", packed.shape).astype(np.float32))
@@ -57,7 +57,7 @@ class TestInt8(FormatContract):
 
 
 class TestInt4(FormatContract):
-    offer, members, vectors, error = "int4", INT4, False, 3e-2
+    offer, members, vectors, error, negligible = "int4", INT4, False, 3e-2, 1e-6
 
     def oracle(self, packed: Packed) -> torch.Tensor:
         """Nibble by nibble, as the layout is written down."""

@@ -15,6 +15,8 @@ from ._contract import Contract, Installed
 from ._missing import missing
 from ._values import Weights
 
+ERROR_BELOW, NEGLIGIBLE_BELOW = 1.0, 1e-4
+
 
 class FormatUnderTest(Contract):
     """The member under test, and what its author says of it."""
@@ -31,7 +33,16 @@ class FormatUnderTest(Contract):
     largest: ClassVar[float] = 65504.0
     """The largest magnitude that is sure to be held; a larger one may be refused with `CheckpointError`."""
     error: ClassVar[float] = 1e-2
-    """Bound of the relative squared error of each row that was packed."""
+    """Bound of the relative squared error of each row that was packed; below 1, which is that of zeros."""
+    negligible: ClassVar[float] = 2.0**-126
+    """An error of one weight that never counts, 1e-4 at most: formats may flush what is smaller to zero."""
+
+    def __init_subclass__(cls) -> None:
+        """Raises `ValueError` for bounds that hold nothing."""
+        super().__init_subclass__()
+        for name, most in (("error", ERROR_BELOW), ("negligible", NEGLIGIBLE_BELOW)):
+            if not 0 <= getattr(cls, name) < most:
+                raise ValueError(f"{cls.__name__}: {name} is {getattr(cls, name)!r}; give a bound below {most:g}")
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Every method runs once for each member."""

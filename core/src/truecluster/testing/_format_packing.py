@@ -13,8 +13,6 @@ from ._format import FormatUnderTest
 from ._values import CUTS, DTYPES, VALUES, Weights, difference, over_weights
 from .rules import refusal, require
 
-NEGLIGIBLE = 1e-6
-"""An error of one weight that never counts: formats may flush what is far smaller than any weight that matters."""
 NOT_FINITE = ("nan", "inf", "-inf")
 
 
@@ -40,8 +38,8 @@ class PackingRules(FormatUnderTest):
 
     def _require_close(self, came: torch.Tensor, wanted: torch.Tensor, weights: Weights) -> None:
         """Row by row; fp64."""
-        size = wanted.abs().amax(1, keepdim=True).clamp(min=NEGLIGIBLE)  # squares of huge numbers overflow
-        bound = self.error * (wanted / size).square().sum(1) + wanted.shape[1] * (NEGLIGIBLE / size[:, 0]) ** 2
+        size = wanted.abs().amax(1, keepdim=True).clamp(min=self.negligible)  # squares of huge numbers overflow
+        bound = self.error * (wanted / size).square().sum(1) + wanted.shape[1] * (self.negligible / size[:, 0]) ** 2
         wrong = ((came - wanted) / size).square().sum(1)
         holds = (wrong <= bound) & ((wanted != 0).any(1) | (came == 0).all(1))
         expected = f"a relative squared error of each row up to {self.error:g}, zeros stay zeros"

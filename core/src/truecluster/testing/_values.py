@@ -61,6 +61,11 @@ def _alone(normal: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return normal
 
 
+def _tiny(normal: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Rows of all sizes from 1 down to the smallest number of the dtype with all its bits, that one first."""
+    return normal * torch.finfo(dtype).tiny ** (0.95 - torch.arange(len(normal), dtype=torch.float64)[:, None] % 9 / 10)
+
+
 def _huge(normal: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Up to the largest number of the dtype."""
     return (normal / normal.abs().amax(1, keepdim=True)) * torch.finfo(dtype).max
@@ -74,6 +79,7 @@ VALUES: Mapping[str, Callable[[torch.Tensor, torch.dtype], torch.Tensor]] = {
     "alone": _alone,
     "outliers": _outliers,
     "denormals": lambda normal, dtype: normal * torch.finfo(dtype).tiny / 8,
+    "tiny": _tiny,
     "huge": _huge,
 }
 """What numbers there are: made of normally distributed ``[rows, columns]`` in fp64."""

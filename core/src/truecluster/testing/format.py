@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+
 import torch
 
 from truecluster.api import PluginError, WeightFormat
@@ -17,17 +18,17 @@ from .rules import refusal, require
 class FormatContract(PackingRules, ReadingRules):
     """Say what the format is able to do. Where it is only read, give ``sample`` and ``oracle`` too."""
 
-    def test_the_id_names_the_member(self, installed: Installed, format: WeightFormat) -> None:
-        """An id is the family's name, or that and a dot and the member, and ``from_id`` leads back to the member."""
-        family, again = format.id.partition(".")[0], type(format).from_id(format.id).id
+    def test_the_id_names_the_member(self, installed: Installed, format: WeightFormat, member: str) -> None:
+        """``from_id`` gives the member that is asked for: its id is the family's name, or that, a dot and more."""
+        require(format.id == member, f"from_id({member!r}).id is {member!r}", format.id)
+        family = format.id.partition(".")[0]
         require(family == installed.spec.name, f"an id of the family {installed.spec.name!r}", format.id)
-        require(again == format.id, f"from_id({format.id!r}) gives {format.id!r}", again)
 
     def test_an_unknown_member_is_refused(self, format: WeightFormat) -> None:
-        """``from_id`` raises `PluginError` for a member that doesn't exist, and names those that do."""
-        unknown = f"{format.id}.no-such-member"
-        with refusal(PluginError, format.id.replace(".", r"\."), id=unknown):
-            type(format).from_id(unknown)
+        """``from_id`` raises `PluginError`, which names those that exist, for any other spelling of a member."""
+        for unknown in misspelt(format.id):
+            with refusal(PluginError, re.escape(format.id), id=unknown):
+                type(format).from_id(unknown)
 
     @over_weights()
     def test_bytes_are_as_many_as_promised(self, format: WeightFormat, weights: Weights) -> None:
@@ -51,11 +52,19 @@ class FormatContract(PackingRules, ReadingRules):
 
     @over_weights()
     def test_shapes_that_it_can_not_hold_are_refused(self, format: WeightFormat, weights: Weights) -> None:
-        """``wire_bytes`` raises `PluginError` for a shape that the format can't hold, and so does ``pack``."""
-        refused = self.refused(weights.columns)
-        if not refused:
-            pytest.skip("the format holds every shape")
-        for shape in refused:
+        """``wire_bytes`` and ``pack`` raise `PluginError` where a shape can't be held; of three axes both or none."""
+        shapes = self.refused(weights.columns)
+        deep = (2, 3, self.fitting(weights).columns)
+        try:
+            promised = format.wire_bytes(deep)
+        except PluginError:
+            shapes.append(deep)
+        else:
+            if self.packs:
+                packed = format.pack(torch.ones(deep))
+                came, expected = (packed.data.numel(), packed.shape), (promised, deep)
+                require(came == expected, f"as many bytes as wire_bytes says, and the shape: {expected}", came)
+        for shape in shapes:
             with refusal(PluginError, shape=shape):
                 format.wire_bytes(shape)
             with refusal(PluginError, shape=shape):
@@ -66,3 +75,13 @@ class FormatContract(PackingRules, ReadingRules):
         odd = columns if columns % self.multiple else columns + 1
         vectors: list[tuple[int, ...]] = [] if self.vectors else [(columns,)]
         return vectors if self.multiple == 1 else [*vectors, (2, odd)]
+
+
+def misspelt(id: str) -> list[str]:
+    """Ids that are no member's, if that one is; what Python takes for the same number among them."""
+    family, dot, member = id.partition(".")
+    eastern = member.translate({ord("0") + digit: 0x660 + digit for digit in range(10)})
+    padded, joined = re.sub(r"(\d+)", r"0\1", member), re.sub(r"(\d)(?=\d)", r"\1_", member)
+    others = (padded, joined, eastern, re.sub(r"\d+", "x", member), f"{member} ", member.upper())
+    changed = [f"{family}{dot}{other}" for other in dict.fromkeys(others) if member not in ("", other)]
+    return [f"{id}.no-such-member", f"{id}.", *changed]
