@@ -74,7 +74,7 @@ def test_the_list_has_what_works_and_names_what_fails(tc: Tc) -> None:
     assert done.returncode == 0
     planners = {name for name in offered(done.stdout) if name.startswith("planner/")}
     assert {"planner/healthy", "planner/absent", "planner/other", "planner/lost", "planner/twice"} <= planners
-    assert done.stdout.count("(name offered twice") == 2
+    assert done.stdout.count("(clashes with another") == 2
     lines = [line for line in done.stderr.splitlines() if line.startswith("tc: a plugin failed: ")]
     assert len(lines) == len(BROKEN)
     assert [any(f"tcplug-{name} 0.1 (" in line for line in lines) for name in BROKEN] == [True] * len(BROKEN)

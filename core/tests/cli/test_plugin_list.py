@@ -55,8 +55,8 @@ def test_the_table_has_a_row_per_offer_and_names_clashes_and_failures(tc):
     assert out.splitlines() == [
         "KIND     NAME   DISTRIBUTION  VERSION  SUMMARY",
         "planner  even   tcplug-one    1.0      By bytes.",
-        "planner  twice  tcplug-one    1.0      (name offered twice: can't be chosen)",
-        "planner  twice  tcplug-two    20.0     (name offered twice: can't be chosen)",
+        "planner  twice  tcplug-one    1.0      (clashes with another offer)",
+        "planner  twice  tcplug-two    20.0     (clashes with another offer)",
         "device   cpu    tcplug-one    1.0",
     ]
     failed, clash = err.splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -105,3 +106,18 @@ def test_what_makes_no_sense_is_refused_by_every_command(
         code, out, err = tc(*command, *arguments)
         assert (code, out) == (2, "")
         assert why in err
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_what_a_plugin_prints_is_kept_out_of_json(tc: Tc, monkeypatch: pytest.MonkeyPatch, as_json: bool) -> None:
+    def surveyed() -> Registry:
+        print("imported")
+        return Registry()
+
+    monkeypatch.setattr(plugin, "_surveyed", surveyed)
+    code, out, err = tc("plugin", "list", *["--json"] * as_json)
+    assert (code, err) == (0, "imported\n" if as_json else "")
+    if as_json:
+        assert json.loads(out) == {"offers": [], "failures": []}
+    else:
+        assert out.startswith("imported\nKIND")

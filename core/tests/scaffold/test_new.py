@@ -120,6 +120,13 @@ def test_a_name_that_cannot_be_is_refused(name: str, tmp_path: Path, registry: R
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize(("kind", "name"), [("quantizer", "keep"), ("device", "auto"), ("kernel", "reference")])
+def test_a_word_that_means_something_else_is_refused(kind: str, name: str, tmp_path: Path, registry: Registry):
+    with pytest.raises(PluginError, match=f"^'{name}' can't be the name of a {kind}: .*; take another, such as my_"):
+        create(kind, name, tmp_path, registry)
+    assert create("planner", name, tmp_path, registry).files
+
+
 @pytest.mark.parametrize(("kind", "name"), [("architecture", "galactica"), ("checkpoint", "pth")])
 def test_what_another_offer_claims_is_taken(kind: str, name: str, tmp_path: Path, registry: Registry):
     with pytest.raises(PluginError, match=f"'{name}' is taken: {kind} "):

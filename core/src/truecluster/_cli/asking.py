@@ -14,6 +14,7 @@ from truecluster.api import NodeError
 
 from .hosting import Hosted
 from .options import Asking, say
+from .output import print_json
 
 
 def ask(hosted: Hosted, asking: Asking, prompt: str, started: float) -> None:
@@ -35,7 +36,7 @@ def ask(hosted: Hosted, asking: Asking, prompt: str, started: float) -> None:
         raise NodeError(finished.message or "the run failed")
     if asking.as_json:
         times = Times(started=started, loaded=loaded, first=first, ended=time.monotonic())
-        print(json.dumps(_answer(hosted, request, finished, text, times), ensure_ascii=False))
+        print_json(json.dumps(_answer(hosted, request, finished, text, times), ensure_ascii=False))
     else:
         print()
 

@@ -13,6 +13,7 @@ import typer
 from truecluster._registry import Registry, Selection
 
 from . import options as o
+from .output import print_json
 
 if TYPE_CHECKING:
     from .findings import Finding
@@ -40,7 +41,7 @@ def doctor(
     states = Counter(finding.state for _, finding in found)
     if as_json:
         findings = [{"area": area, **attrs.asdict(finding)} for area, finding in found]
-        typer.echo(json.dumps({"healthy": not states[FAIL], "findings": findings}, indent=2))
+        print_json(json.dumps({"healthy": not states[FAIL], "findings": findings}, indent=2))
     else:
         typer.echo(f"\n{states['ok']} well, {states['warn']} to know of, {states['fail']} to mend")
     sys.stdout.flush()

@@ -13,6 +13,7 @@ from . import api as http
 from . import memory as m
 from . import options as o
 from . import sources
+from .output import print_json
 
 
 def plan(
@@ -95,7 +96,10 @@ def plan(
                 view=view,
             ),
         )
-    typer.echo(planning.as_json(found) if as_json else planning.as_table(found))
+    if as_json:
+        print_json(planning.as_json(found))
+    else:
+        typer.echo(planning.as_table(found))
 
 
 AMOUNT = r"(\d{1,9}(?:\.\d+)?)([KMGT])(i?)B"

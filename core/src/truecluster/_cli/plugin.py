@@ -11,6 +11,7 @@ from truecluster._registry import KINDS, Registry, Selection
 from truecluster._registry.offers import clash
 
 from . import plugin_check, plugin_info, plugin_report
+from .output import print_json
 
 app = typer.Typer(help="Show and check the installed plugins.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -116,7 +117,7 @@ def _surveyed() -> Registry:
 def _print_json(value: dict[str, Any]) -> None:
     import json
 
-    typer.echo(json.dumps(value, indent=2))
+    print_json(json.dumps(value, indent=2))
 
 
 def _print_table(facts: list[dict[str, Any]], problems: list[str]) -> None:
@@ -131,5 +132,5 @@ def _print_table(facts: list[dict[str, Any]], problems: list[str]) -> None:
 
 def _cell(fact: dict[str, Any], column: str) -> str:
     if column == "summary" and fact["conflict"]:
-        return "(name offered twice: can't be chosen)"
+        return "(clashes with another offer)"
     return str(fact[column])

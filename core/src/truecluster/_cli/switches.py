@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +12,8 @@ import typer
 from truecluster._registry import Selection
 from truecluster._registry.selection import ALLOW, DENY, NONE, STRICT, TRACE
 from truecluster.api import RequestError
+
+from .output import only_answers
 
 VARIABLES = {
     "plugins": ALLOW,
@@ -60,7 +62,7 @@ def _params() -> list[Any]:
 def _choosing(body: Callable[..., Any]) -> Callable[..., Any]:
     def callback(**given: Any) -> Any:
         settings = _settings({name: given.pop(name) for name in VARIABLES})
-        with _environment(settings):
+        with _environment(settings), only_answers() if given.get("as_json") else nullcontext():
             Selection.from_environment()
             return body(**given)
 

@@ -18,6 +18,12 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _LONGEST = 32
 _ALIKE = {"quantizer": ("quantizer", "format")}
 """A recipe's template brings a format of the same name."""
+_WORDS = {
+    ("quantizer", "keep"): "in a recipe it leaves the checkpoint's own format",
+    ("device", "auto"): "with --device it chooses the best one",
+    ("kernel", "reference"): "it is the core's own kernel",
+}
+"""Kind and name → what the word means already where such a name is given."""
 
 
 @attrs.frozen
@@ -54,6 +60,9 @@ def check(name: str, kind: str, registry: Registry) -> Names:
         )
     if keyword.iskeyword(name):
         raise PluginError(f"{name!r} can't be the name of a plugin: it is a word of Python; take another, my_{name}")
+    if (kind, name) in _WORDS:
+        meaning = _WORDS[kind, name]
+        raise PluginError(f"{name!r} can't be the name of a {kind}: {meaning}; take another, such as my_{name}")
     names = Names(name)
     _refuse_offered(names, kind, registry)
     _refuse_installed(names)
