@@ -190,3 +190,31 @@ def test_without_the_extra_the_remedy_is_said(site: Path) -> None:
         "tc: checking plugins needs pytest and hypothesis, which aren't both installed; "
         "run: pip install 'truecluster[testing]'\n"
     )
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", "0", "86401"])
+def test_a_time_that_is_none_is_refused(site: Path, seconds: str) -> None:
+    done = tc(site, "mine", "--timeout", seconds)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"tc: --timeout {float(seconds):g} is no time; give seconds up to 86400, such as 120\n"
+
+
+def test_a_module_that_declares_imports_nothing_heavy(site: Path) -> None:
+    plugin = site / "tcplug_mine" / "plugin.py"
+    plugin.write_text(plugin.read_text() + "\ntry:\n    import numpy\nexcept ImportError:\n    pass\n")
+    done = tc(site, "mine")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"tc: tcplug-mine 1.0: tcplug_mine.plugin imports numpy at {plugin}:9, which every command would wait for; "
+        "import truecluster.api alone there, and the rest in the module of the target\n"
+    )
+
+
+def test_a_module_that_ends_the_process_is_named(site: Path) -> None:
+    (site / "tcplug_mine" / "plugin.py").write_text("import os\n\nos._exit(0)\n")
+    done = tc(site, "mine")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "tc: importing tcplug_mine.plugin ends the process, with 0; a plugin's module only declares: "
+        "let it run nothing when imported\n"
+    )

@@ -7,7 +7,7 @@ import pytest
 from truecluster._cli.plugin_report import Verdict, as_text, exit_code, facts
 from truecluster._registry import Offer
 from truecluster.api import QuantizerSpec, Role
-from truecluster.testing._check import BROKEN, MISSING, PASSED, SKIPPED, Outcome, rules_of
+from truecluster.testing._check import BROKEN, MISSING, NOTHING_RAISED, PASSED, SKIPPED, Outcome, rules_of
 
 SPEC = QuantizerSpec(name="int4.*", roles=dict.fromkeys(Role, "int4.g32.asym"), summary="Four bits.")
 OFFER = Offer(SPEC, "tcplug-mine", "1.0", "/site/tcplug_mine/plugin.py")
@@ -63,6 +63,19 @@ def verdict(*outcomes: Outcome) -> Verdict:
 
 def test_the_report_says_all_of_it():
     assert as_text([verdict(*OUTCOMES)]) == TEXT
+
+
+def test_one_error_that_breaks_many_rules_is_told_once():
+    same = {"expected": NOTHING_RAISED, "came": "TypeError: no 'share'", "where": "/site/tcplug_mine/int4.py:7"}
+    other = {**same, "where": "/site/tcplug_mine/int4.py:9"}
+    rules = [outcome(f"test_{n}", BROKEN, **told) for n, told in enumerate([same, other, same, same])]
+    text = as_text([verdict(*rules)])
+    assert [line for line in text.splitlines() if "broken:" in line or "also" in line] == [
+        "broken: quantizer/int4.* test_0",
+        "  also breaks  test_2, test_3",
+        "broken: quantizer/int4.* test_1",
+    ]
+    assert text.endswith("breaks 4 of 4 rules")
 
 
 def test_what_conforms_takes_a_line():

@@ -81,7 +81,9 @@ def check(
     Runs the plugin in a process of its own. Ends with 0 where every rule is kept, 1 where one is broken, 2 where it
     can't be checked. Needs truecluster[testing].
     """
-    found = plugin_check.verdicts(_surveyed(), name, only, timeout, verbose)
+    registry = Registry(Selection.from_environment())
+    registry.discover()
+    found = plugin_check.verdicts(registry, name, only, timeout, verbose)
     if as_json:
         _print_json(plugin_report.facts(found))
     else:

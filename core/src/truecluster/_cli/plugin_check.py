@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -21,16 +21,23 @@ if TYPE_CHECKING:
     from truecluster.testing._check import Outcome, Rule
 
 NEEDED = ("pytest", "hypothesis")
+LONGEST_S = 24 * 3600
 
 
 def verdicts(registry: Registry, name: str, only: str, limit: float, verbose: bool) -> list[Verdict]:
-    """Check what ``name`` means, telling how far it is. Raises `PluginError` where it can't be checked."""
-    from truecluster.testing._check import Ended, Wanted, check, rules_of
+    """Check what ``name`` means, telling how far it is; ``registry`` has discovered plugins and loaded none.
+
+    Raises `PluginError` where it can't be checked.
+    """
+    from truecluster.testing._check import Ended, Wanted, check, check_ends, rules_of
 
     _check_kit()
-    if limit <= 0:
-        raise RequestError(f"--timeout {limit:g} is no time; give seconds, such as 120")
+    if not 0 < limit <= LONGEST_S:
+        raise RequestError(f"--timeout {limit:g} is no time; give seconds up to {LONGEST_S}, such as 120")
+    heavy = check_ends([found.module for found in registry.found])
+    registry.load()
     offers = offers_to_check(registry, name)
+    _check_light(registry, offers, heavy)
     wanted = Wanted(offers=[(offer.kind, offer.spec.name) for offer in offers], only=only, limit=limit)
     outcomes = []
     with _progress(verbose) as tell:
@@ -54,6 +61,16 @@ def offers_to_check(registry: Registry, name: str) -> list[Offer]:
     if failures:
         raise PluginError(f"a plugin failed: {'; '.join(failures)}; nothing of it is checked before that is mended")
     return [registry.offer(offer.kind, offer.spec.name) for offer in offers]
+
+
+def _check_light(registry: Registry, offers: Sequence[Offer], heavy: Mapping[str, str]) -> None:
+    distributions = {offer.distribution for offer in offers}
+    for found in registry.found:
+        if found.distribution in distributions and found.module in heavy:
+            raise PluginError(
+                f"{found.distribution} {found.version}: {found.module} imports {heavy[found.module]}, which every "
+                "command would wait for; import truecluster.api alone there, and the rest in the module of the target"
+            )
 
 
 def _check_kit() -> None:

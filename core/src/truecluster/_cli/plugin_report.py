@@ -82,8 +82,10 @@ def as_text(found: Sequence[Verdict]) -> str:
 
 
 def _paragraphs(verdict: Verdict) -> Iterator[str]:
-    for rule in verdict.having("broken"):
-        yield "\n".join([f"broken: {named(rule.outcome)}{_how_often(rule)}", *_rows(_reported(rule.outcome))])
+    for rule, *alike in _by_cause(verdict.having("broken")):
+        also = {"also breaks": ", ".join(each.outcome.test for each in alike)}
+        rows = _rows({**_reported(rule.outcome), **also})
+        yield "\n".join([f"broken: {named(rule.outcome)}{_how_often(rule)}", *rows])
     for rule in verdict.having("missing"):
         remedy = "give it in a contract of the package, named by an entry point of the group truecluster.contracts"
         outcome = rule.outcome
@@ -91,6 +93,18 @@ def _paragraphs(verdict: Verdict) -> Iterator[str]:
         yield "\n".join([f"not checked: {named(outcome)}", *_rows(rows)])
     skipped = [f"skipped: {named(rule.outcome)}: {rule.outcome.reason}" for rule in verdict.having("skipped")]
     yield "\n".join([*skipped, _summary(verdict)])
+
+
+def _by_cause(rules: Sequence[Rule]) -> list[list[Rule]]:
+    """Together those that one error of the plugin broke, whatever they were asked, as a constructor's does."""
+    from truecluster.testing._check import NOTHING_RAISED
+
+    groups: dict[object, list[Rule]] = {}
+    for rule in rules:
+        outcome = rule.outcome
+        shared = outcome.where is not None and not outcome.inputs and outcome.expected == NOTHING_RAISED
+        groups.setdefault((outcome.came, outcome.where) if shared else outcome.test, []).append(rule)
+    return list(groups.values())
 
 
 def _how_often(rule: Rule) -> str:

@@ -4,12 +4,14 @@ The contracts are run in a child process: a kernel that crashes or a transport t
 report, what a plugin prints doesn't mix with it, and no pytest configuration of the caller's folder is in force.
 """
 
-from .outcomes import BROKEN, MISSING, PASSED, SKIPPED, Outcome, Rule, rules_of
+from .declaring import check_ends
+from .outcomes import BROKEN, MISSING, NOTHING_RAISED, PASSED, SKIPPED, Outcome, Rule, rules_of
 from .running import Collected, Ended, Event, Wanted, check
 
 __all__ = [
     "BROKEN",
     "MISSING",
+    "NOTHING_RAISED",
     "PASSED",
     "SKIPPED",
     "Collected",
@@ -19,5 +21,6 @@ __all__ = [
     "Rule",
     "Wanted",
     "check",
+    "check_ends",
     "rules_of",
 ]

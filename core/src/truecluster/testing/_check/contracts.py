@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import distribution
 
 from truecluster._registry import Offer, Registry
+from truecluster._registry.places import of_error
 from truecluster._registry.suggest import near
 from truecluster.api import PluginError
 
@@ -72,8 +73,10 @@ def _classes(name: str, module: str) -> Iterator[type[Contract]]:
     try:
         found = importlib.import_module(module)
     except (Exception, SystemExit) as error:
+        place = of_error(error, module)
+        where = f"; at {place}" if place else ""
         cause = f"{type(error).__name__}: {error}"
-        raise PluginError(f"the contracts of {name} can't be imported from {module} ({cause})") from error
+        raise PluginError(f"the contracts of {name} can't be imported from {module} ({cause}){where}") from error
     for key, value in vars(found).items():
         if key.startswith("Test") and isinstance(value, type) and issubclass(value, Contract):
             yield value

@@ -10,6 +10,8 @@ PASSED, SKIPPED, BROKEN, MISSING = "passed", "skipped", "broken", "missing"
 """States of an outcome; missing: the package's contract lacks what the suite asks its author for."""
 WORST = (PASSED, SKIPPED, MISSING, BROKEN)
 """A rule is skipped only where all its cases are, which `rules_of` sees to."""
+NOTHING_RAISED = "that nothing is raised"
+"""What `Outcome.expected` says where an error came through a rule that doesn't ask about it."""
 
 
 @attrs.frozen(kw_only=True)

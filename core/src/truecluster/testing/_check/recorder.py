@@ -17,7 +17,7 @@ from truecluster._registry.suggest import near
 from .._missing import Missing
 from ..rules import Broken, shown
 from . import blame
-from .outcomes import BROKEN, MISSING, SKIPPED, Outcome
+from .outcomes import BROKEN, MISSING, NOTHING_RAISED, SKIPPED, Outcome
 
 
 @attrs.define(eq=False)
@@ -92,7 +92,7 @@ class Recorder:
         return attrs.evolve(
             outcome,
             state=BROKEN,
-            expected=error.expected if isinstance(error, Broken) else "that nothing is raised",
+            expected=error.expected if isinstance(error, Broken) else NOTHING_RAISED,
             came=error.came if isinstance(error, Broken) else shown(f"{type(error).__name__}: {error}"),
             inputs=(error.inputs if isinstance(error, Broken) else {}) or blame.example(error if broken else raised),
             where=blame.place(error, packages(self.registry, offer), self._contract) or self._declared(offer),
