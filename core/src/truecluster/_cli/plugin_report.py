@@ -84,8 +84,8 @@ def as_text(found: Sequence[Verdict]) -> str:
 def _paragraphs(verdict: Verdict) -> Iterator[str]:
     for rule, *alike in _by_cause(verdict.having("broken")):
         also = {"also breaks": ", ".join(each.outcome.test for each in alike)}
-        rows = _rows({**_reported(rule.outcome), **also})
-        yield "\n".join([f"broken: {named(rule.outcome)}{_how_often(rule)}", *rows])
+        lines = _rows({**_reported(rule.outcome), **also})
+        yield "\n".join([f"broken: {named(rule.outcome)}{_how_often(rule)}", *lines])
     for rule in verdict.having("missing"):
         remedy = "give it in a contract of the package, named by an entry point of the group truecluster.contracts"
         outcome = rule.outcome
