@@ -40,12 +40,13 @@ class Doorway:
         with suppress(OSError):  # it has been woken by a dialler, and is gone
             self._waker.send(b"x")
         with self._lock:
+            threads = set(self._unproven.values())
             for connection in self._unproven:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
         self._thread.join()  # from here on nobody is accepted any more
         with self._lock:
-            threads = list(self._unproven.values())
+            threads |= set(self._unproven.values())
         for thread in threads:
             thread.join()
         self._waker.close()
