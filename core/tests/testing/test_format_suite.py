@@ -117,7 +117,7 @@ class Single(Half):
     def pack(self, weight, stats=None):
         if not weight.isfinite().all():
             raise CheckpointError("a weight is no number")
-        return Packed(self.id, tuple(weight.shape), weight.float().flatten().view(torch.uint8))
+        return Packed(self.id, tuple(weight.shape), weight.float().contiguous().flatten().view(torch.uint8))
 
 
 class Stepping(Single):

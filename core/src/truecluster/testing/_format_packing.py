@@ -14,6 +14,8 @@ from ._values import CUTS, DTYPES, VALUES, Weights, difference, over_weights
 from .rules import refusal, require
 
 NOT_FINITE = ("nan", "inf", "-inf")
+SMALLEST = 2.0**-149
+"""Of all weights but zero, those of fp32."""
 
 
 class PackingRules(FormatUnderTest):
@@ -38,7 +40,8 @@ class PackingRules(FormatUnderTest):
 
     def _require_close(self, came: torch.Tensor, wanted: torch.Tensor, weights: Weights) -> None:
         """Row by row; fp64."""
-        size = wanted.abs().amax(1, keepdim=True).clamp(min=self.negligible)  # squares of huge numbers overflow
+        least = self.negligible or SMALLEST
+        size = wanted.abs().amax(1, keepdim=True).clamp(min=least)  # squares of huge numbers overflow
         bound = self.error * (wanted / size).square().sum(1) + wanted.shape[1] * (self.negligible / size[:, 0]) ** 2
         wrong = ((came - wanted) / size).square().sum(1)
         holds = (wrong <= bound) & ((wanted != 0).any(1) | (came == 0).all(1))
