@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truecluster._registry import Offer, Registry
+from truecluster._registry import Registry
 from truecluster._registry.kernels import usable
 from truecluster._registry.targets import load_target
 from truecluster.api import DeviceBackend, DeviceInfo
 
-from .finding import FAIL, WARN, Finding, gigabytes, split_remedy
+from .finding import FAIL, WARN, Finding, broken, gigabytes, split_remedy
 
 LITTLE = 10**9
 """Bytes of free memory below which hardly any model has room."""
@@ -23,7 +23,7 @@ def look(registry: Registry) -> Iterator[Finding]:
             backend: DeviceBackend = load_target(offer)()
             there, reason = list(backend.detect()), backend.absent()
         except (Exception, SystemExit) as error:
-            yield _broken(offer, error)
+            yield broken(offer, error)
             continue
         found += len(there)
         yield from map(_device, there)
@@ -52,7 +52,7 @@ def look_at_kernels(registry: Registry) -> Iterator[Finding]:
         yield Finding(name, f"usable{f': {details}' if (details := kernel.details()) else ''}")
     for name, reason in kernels.unavailable.items():
         if name in failed:
-            yield _broken(offers[name], failed[name])
+            yield broken(offers[name], failed[name])
         else:
             wrong, remedy = split_remedy(reason)
             yield Finding(name, wrong, WARN, remedy)
@@ -61,8 +61,3 @@ def look_at_kernels(registry: Registry) -> Iterator[Finding]:
         yield Finding("reference", text)
     else:
         yield Finding("reference", text, WARN, "install tcplug-cpu-kernels where there is a C compiler")
-
-
-def _broken(offer: Offer, error: BaseException) -> Finding:
-    remedy = f"upgrade or uninstall it, or leave it out with --without-plugins {offer.distribution}"
-    return Finding(offer.spec.name, f"{offer} failed: {type(error).__name__}: {error}", FAIL, remedy)

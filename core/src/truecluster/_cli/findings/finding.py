@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import attrs
 
+from truecluster._registry import Offer
+
 OK, WARN, FAIL = "ok", "warn", "fail"
 
 
@@ -18,6 +20,17 @@ class Finding:
     text: str
     state: str = OK
     remedy: str | None = None
+
+
+def without(distribution: str) -> str:
+    """The remedy for a plugin that is broken."""
+    return f"upgrade or uninstall it, or leave it out with --without-plugins {distribution}"
+
+
+def broken(offer: Offer, error: BaseException) -> Finding:
+    """An offer whose code failed while it was looked at."""
+    text = f"{offer} failed: {type(error).__name__}: {error}"
+    return Finding(offer.spec.name, text, FAIL, without(offer.distribution))
 
 
 def gigabytes(size: int | None) -> str:

@@ -9,7 +9,7 @@ from truecluster._registry import Offer, Registry
 from truecluster._registry.targets import load_target
 from truecluster.api import CheckpointSource, CheckpointSpec, OpenOptions
 
-from .finding import FAIL, WARN, Finding, split_remedy
+from .finding import FAIL, WARN, Finding, broken, split_remedy
 from .folders import folder
 
 PATIENCE_S = 10.0
@@ -23,8 +23,7 @@ def look(registry: Registry) -> Iterator[Finding]:
         try:
             yield from _source(offer, load_target(offer)())
         except (Exception, SystemExit) as error:
-            remedy = f"upgrade or uninstall it, or leave it out with --without-plugins {offer.distribution}"
-            yield Finding(offer.spec.name, f"{offer} failed: {type(error).__name__}: {error}", FAIL, remedy)
+            yield broken(offer, error)
     if not offers:
         yield Finding("any", "no model can be opened", FAIL, "install a source: pip install 'truecluster[default]'")
 

@@ -8,7 +8,7 @@ from truecluster._registry import KINDS, Offer, Registry
 from truecluster._registry.offers import clash
 from truecluster.api import PluginError, QuantizerSpec
 
-from .finding import FAIL, WARN, Finding, split_remedy
+from .finding import FAIL, WARN, Finding, split_remedy, without
 
 
 def look(registry: Registry) -> Iterator[Finding]:
@@ -20,22 +20,20 @@ def look(registry: Registry) -> Iterator[Finding]:
     yield Finding("installed", text) if offers else Finding("installed", text, FAIL, remedy)
     for failure in registry.failures:
         text = f"{failure}{f', at {failure.place}' if failure.place else ''}"
-        leave = f"or leave it out with --without-plugins {failure.distribution}"
-        yield Finding(failure.distribution, text, FAIL, f"upgrade or uninstall it, {leave}")
-    for kind in KINDS:
-        for group in registry.conflicts(kind):
-            wrong, remedy = split_remedy(clash(group))
-            yield Finding(f"{kind}/{group[0].spec.name}", wrong, WARN, remedy)
-    yield from filter(None, (_broken(registry, offer) for offer in offers))
+        yield Finding(failure.distribution, text, FAIL, without(failure.distribution))
+    groups = [group for kind in KINDS for group in registry.conflicts(kind)]
+    for group in groups:
+        wrong, remedy = split_remedy(clash(group))
+        yield Finding(f"{group[0].kind}/{group[0].spec.name}", wrong, WARN, remedy)
+    clashing = {offer for group in groups for offer in group}
+    yield from filter(None, (_unusable(registry, offer) for offer in offers if offer not in clashing))
 
 
-def _broken(registry: Registry, offer: Offer) -> Finding | None:
-    clashes = any(offer in group for group in registry.conflicts(offer.kind))
-    if clashes or isinstance(offer.spec, QuantizerSpec):
+def _unusable(registry: Registry, offer: Offer) -> Finding | None:
+    if isinstance(offer.spec, QuantizerSpec):
         return None
     try:
         registry.resolve(offer.kind, offer.spec.name)
     except PluginError as error:
-        remedy = f"upgrade or uninstall it, or leave it out with --without-plugins {offer.distribution}"
-        return Finding(f"{offer.kind}/{offer.spec.name}", str(error), FAIL, remedy)
+        return Finding(f"{offer.kind}/{offer.spec.name}", str(error), FAIL, without(offer.distribution))
     return None
