@@ -45,7 +45,7 @@ class House:
         events: list = []
         ids = range(10, 10 + prompt) if isinstance(prompt, int) else prompt
         request = Request(prompt=tuple(ids), max_tokens=max_tokens, eos=frozenset({EOS}), **more)
-        sequence = Sequence(request, SampleParams(), events.append, list(request.prompt))
+        sequence = Sequence(request, SampleParams(), events.append)
         self.scheduler.waiting.append(sequence)
         return sequence
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import attrs
 import pytest
 import torch
@@ -33,12 +35,12 @@ def rows(count: int) -> torch.Tensor:
 
 
 def test_every_field_has_its_place_in_the_message_and_comes_out_of_it():
-    update = SampleUpdate.of(4, 9, EVERYTHING, prompt=[3, 1, 3], answer=[8, 8])
+    update = SampleUpdate.of(4, 9, EVERYTHING, prompt=[3, 1, 3], answer=[8, 8], given=(3, 1, 3))
     _, message = decode(encode(update.message(run=6), 1))
     assert isinstance(message, Sample)
     assert SampleUpdate.received(message) == update
     assert (message.run, message.number, message.sequence) == (6, 4, 9)
-    assert (message.prompt, message.answer) == (bytes([0b1010]), (8, 8))
+    assert (message.prompt, message.answer, message.given) == (bytes([0b1010]), (8, 8), (3, 1, 3))
     for field in attrs.fields(SampleParams):
         assert getattr(message, field.name) == getattr(EVERYTHING, field.name) != field.default
 
@@ -69,6 +71,8 @@ def test_tokens_go_only_where_a_penalty_needs_them(params, prompt, answer):
         {"prompt": b"\0" * ((1 << 17) + 1)},
         {"answer": (-1,)},
         {"answer": (0,) * ((1 << 17) + 1)},
+        {"given": (-1,)},
+        {"given": (0,) * ((1 << 17) + 1)},
     ],
     ids=lambda changes: next(iter(changes)),
 )
@@ -105,6 +109,29 @@ def test_a_row_that_gave_no_token_is_not_counted():
     sampler = SequenceSampler(SampleParams(presence_penalty=2.0))
     bad, good = torch.tensor([1.0, float("nan"), 0.5]), torch.tensor([1.0, 0.0, 1.5])
     assert [sampler.sample(row, i)[0] for i, row in enumerate((bad, good, good))] == [NOT_A_TOKEN, 2, 0]
+
+
+def test_given_tokens_are_taken_as_they_are_and_count_for_no_penalty():
+    """Their log-probabilities by hand: of two equal logits each is a half."""
+    sampler = SequenceSampler(SampleParams(presence_penalty=1.0, logprobs=1), given=(9, 1, 0))
+    logits = torch.tensor([0.5, 0.5])
+    taken = [sampler.sample(logits, position) for position in (1, 2, 3, 4)]
+    assert [token for token, _ in taken] == [1, 0, 0, 1], "the first of equals, then the one without a penalty"
+    assert all(told.own == pytest.approx(math.log(0.5)) for _, told in taken)
+
+
+@pytest.mark.parametrize("logits", [[1.0, float("nan")], [float("inf"), 1.0], [1.0]], ids=str)
+def test_a_given_token_that_the_logits_say_nothing_of_is_none(logits):
+    assert SequenceSampler(SampleParams(logprobs=0), given=(1,)).sample(torch.tensor(logits), 0) == (NOT_A_TOKEN, None)
+
+
+def test_ids_beyond_the_vocabulary_change_nothing():
+    """SEC-04: whatever a message names, the row is sampled as if it didn't."""
+    biases = tuple(Bias(id=id, value=100.0) for id in (3, 1 << 20, (1 << 31) - 1))
+    params = SampleParams(repetition_penalty=2.0, presence_penalty=1.0, logit_bias=(Bias(id=1, value=0.5), *biases))
+    sampler = SequenceSampler(params, bytes([0xF8, 0xFF]), answer=[3, 1 << 20])
+    assert sampler.sample(torch.tensor([0.2, 0.1, 0.3]), 0)[0] == 1
+    assert sampler.sample(torch.tensor([0.2, 0.1, 0.3]), 1)[0] == 2, "0.1 and its bias, halved, less 1"
 
 
 def test_sequences_do_not_share_what_they_have_said():

@@ -95,8 +95,8 @@ class Engine:
     def submit(self, request: Request, on_event: OnEvent) -> Handle:
         """Queue a request; it waits for a run if there is none. Raises `Busy` where as many wait as may."""
         assert request.prompt, "a request has at least one token"
-        sequence = Sequence(request, sample_params(request), self._observed(request, on_event), list(request.prompt))
-        if request.max_tokens == 0:
+        sequence = Sequence(request, sample_params(request), self._observed(request, on_event))
+        if request.max_tokens == 0 and not sequence.judges:
             sequence.finish("length")
         elif not self._queue(sequence):
             sequence.finish("error", self._why_stopped())

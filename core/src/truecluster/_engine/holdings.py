@@ -33,12 +33,13 @@ class Holdings:
 
     def start(self, sequence: Sequence, active: Iterable[Sequence]) -> bool:
         """Take the pages that hold its beginning, unless one of ``active`` is about to make more of them."""
-        chain = sequence.chain[: (len(sequence.tokens) - 1) // PAGE]  # the last token has to go through the stages
+        chain = sequence.chain[: sequence.asked // PAGE]  # what logits are wanted of has to go through the stages
         lacking = chain[self._pages.known(chain) :][:1]
         if lacking and any(s.started and lacking[0] in s.chain[s.kept :] for s in active):
             return False
         sequence.pages = self._pages.share(chain)
         sequence.sent, sequence.kept, sequence.started = len(sequence.pages) * PAGE, len(sequence.pages), True
+        sequence.cached = sequence.sent if sequence.cached is None else sequence.cached
         return True
 
     def extend(self, sequence: Sequence) -> bool:
@@ -51,6 +52,7 @@ class Holdings:
     def went(self, sequence: Sequence, count: int) -> None:
         """So many tokens are on their way, so later steps find what its full pages hold."""
         sequence.sent += count
+        sequence.asked = max(sequence.asked, sequence.sent)
         sequence.named = len(sequence.pages)
         self._lengthen(sequence)
         full = min(sequence.sent // PAGE, len(sequence.chain))

@@ -67,6 +67,7 @@ class Request:
     """A prompt in tokens, at least one. ``max_tokens`` counts what is generated; any id of ``eos`` ends it.
 
     ``choice`` tells apart requests that differ in nothing else, so that one seed gives each an answer of its own.
+    ``prompt_logprobs``: with the sampling's ``logprobs`` the prompt's tokens are told, too, as `PromptEvent`.
     """
 
     prompt: tuple[int, ...]
@@ -74,6 +75,14 @@ class Request:
     eos: frozenset[int]
     sampling: Sampling = Sampling()
     choice: int = 0
+    prompt_logprobs: bool = False
+
+
+@attrs.frozen
+class PromptEvent:
+    """How likely the next token of the prompt is, from the second one on: nothing comes before the first."""
+
+    logprobs: Logprobs
 
 
 @attrs.frozen
@@ -86,14 +95,18 @@ class TokenEvent:
 
 @attrs.frozen(kw_only=True)
 class FinishedEvent:
-    """The last event of a request. ``message`` says what failed, for the user, where ``reason`` is ``error``."""
+    """The last event of a request. ``message`` says what failed, for the user, where ``reason`` is ``error``.
+
+    The first ``cached`` tokens of the prompt were found in pages and didn't go through the stages.
+    """
 
     reason: FinishReason
     generated: int
+    cached: int = 0
     message: str | None = None
 
 
-Event = TokenEvent | FinishedEvent
+Event = PromptEvent | TokenEvent | FinishedEvent
 
 OnEvent = Callable[[Event], None]
 """Called on the engine's thread, or on that of whoever submits or cancels a request that no run has taken yet.

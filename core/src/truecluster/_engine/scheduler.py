@@ -23,7 +23,6 @@ from truecluster.nn import PAGE
 
 from .holdings import Holdings
 from .pace import Pace
-from .requests import TokenEvent
 from .sequences import Sequence
 
 OLDEST_FIRST = 4
@@ -31,12 +30,12 @@ OLDEST_FIRST = 4
 
 @attrs.frozen
 class _Sent:
-    """A step on its way: whose samples are awaited, how many streams and tokens of prompts it holds, and since when.
+    """A step on its way: whose answers are awaited, how many streams and tokens of prompts it holds, and since when.
 
-    ``position`` is that of the furthest chunk.
+    ``awaited`` has a sequence, and its number, once for each answer; ``position`` is that of the furthest chunk.
     """
 
-    awaited: list[Sequence]
+    awaited: list[tuple[Sequence, int]]
     streams: int
     prompt: int
     position: int
@@ -79,7 +78,7 @@ class Scheduler:
     def next_step(self) -> Step | None:
         """The step to send now, or ``None`` if only an answer or a new request can make one."""
         self._drop_cancelled()
-        if any(sent.awaited for sent in self._sent):
+        if any(sequence.left == 0 for sent in self._sent for sequence, _ in sent.awaited):
             return None
         self._admit()
         counts = self._streams()
@@ -90,13 +89,16 @@ class Scheduler:
         return self._step(counts, streams)
 
     def answered(self, ids: list[int], logprobs: Collection[Logprobs | None] = ()) -> None:
-        """Give the oldest step's tokens to its sequences, which hand them on when they are finished or told to."""
+        """Give the oldest step's tokens to its sequences, which hand them on when they are finished or told to.
+
+        None to those that have left the stages since: they go through them again, if at all.
+        """
         sent, now = self._sent.popleft(), self._clock()
         if sent.streams or sent.prompt:
             self._pace.observe(sent.streams, sent.prompt, sent.position, now - max(sent.at, self._last_answer))
         self._last_answer = now
-        for sequence, token, likely in zip(sent.awaited, ids, logprobs or [None] * len(ids), strict=True):
-            if not sequence.finished:
+        for (sequence, number), token, likely in zip(sent.awaited, ids, logprobs or [None] * len(ids), strict=True):
+            if sequence.number == number:
                 self._deliver(sequence, token, likely)
 
     def tell(self) -> None:
@@ -113,18 +115,15 @@ class Scheduler:
         self.active.clear()
 
     def _deliver(self, sequence: Sequence, token: int, logprobs: Logprobs | None) -> None:
-        sequence.machine.try_to(RequestState.DECODE)
-        sequence.generated += 1
         if token == NOT_A_TOKEN:
-            sequence.generated -= 1
             sequence.finish("error", "the model gave logits that are not finite; try --dtype fp32 or another --quant")
-        elif token in sequence.request.eos:
-            sequence.finish("stop")
+        elif sequence.judges:
+            assert logprobs is not None
+            sequence.judge(logprobs)
         else:
-            sequence.tokens.append(token)
-            sequence.untold.append(TokenEvent(token, logprobs))
-            if sequence.generated >= sequence.request.max_tokens:
-                sequence.finish("length")
+            sequence.sampled(token, logprobs)
+        if not sequence.judges and sequence.generated >= sequence.request.max_tokens:
+            sequence.finish("length")
         if sequence.finished:
             self._release(sequence)
 
@@ -183,7 +182,8 @@ class Scheduler:
 
         The shortest come first, but every `OLDEST_FIRST`-th time the oldest, so that it isn't overtaken for ever.
         """
-        prompts = [s for s in self.active if not s.streams and (s.started or self._holdings.start(s, self.active))]
+        due = [s for s in self.active if s.left and not s.streams]
+        prompts = [s for s in due if s.started or self._holdings.start(s, self.active)]
         if not prompts:
             return
         oldest = None if self._turns % OLDEST_FIRST else prompts[0]
@@ -191,7 +191,7 @@ class Scheduler:
         room = self._pace.prompt_tokens(len(counts), self._capacity.max_tokens - len(counts), prompts[0].sent)
         self._turns += room > 0
         for sequence in prompts:
-            room -= self._give(sequence, min(sequence.left, room), counts)
+            room -= self._give(sequence, min(sequence.chunk, room), counts)
 
     def _give(self, sequence: Sequence, count: int, counts: dict[Sequence, int]) -> int:
         """Put up to ``count`` of its tokens into the step, as there are pages for them; says how many.
@@ -232,7 +232,8 @@ class Scheduler:
         for sequence, count in counts.items():
             self._holdings.went(sequence, count)
         prompt = len(step.ids) - streams
-        self._sent.append(_Sent([s for s in counts if s.left == 0], streams, prompt, position, self._clock()))
+        awaited = [(s, s.number) for s, row in zip(counts, step.rows, strict=True) for _ in range(row.n_logits)]
+        self._sent.append(_Sent(awaited, streams, prompt, position, self._clock()))
         return step
 
     def _open(self, sequence: Sequence) -> Opened:
@@ -240,10 +241,11 @@ class Scheduler:
         self._updates += 1
         sequence.number, sequence.update = self._numbers, self._updates
         prompt, answer = sequence.request.prompt, sequence.tokens[len(sequence.request.prompt) :]
-        self._update(SampleUpdate.of(sequence.update, sequence.number, sequence.params, prompt, answer))
+        given = prompt if sequence.asked < len(prompt) - 1 else ()
+        self._update(SampleUpdate.of(sequence.update, sequence.number, sequence.params, prompt, answer, given))
         return Opened(sequence.number, sequence.sent)
 
 
 def _row(sequence: Sequence, count: int) -> Row:
-    last = count == sequence.left
-    return Row(sequence.number, sequence.sent, count, int(last), sequence.update if last else 0)
+    wanted = sequence.wanted(count)
+    return Row(sequence.number, sequence.sent, count, wanted, sequence.update if wanted else 0)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import attrs
 
+from truecluster._pipeline.logprobs import Logprobs
 from truecluster._pipeline.machines import REQUEST, Machine, RequestState
 from truecluster._pipeline.sampler import SampleParams
 from truecluster.nn import PAGE
 
-from .requests import FinishedEvent, FinishReason, OnEvent, Request, TokenEvent
+from .requests import FinishedEvent, FinishReason, OnEvent, PromptEvent, Request, TokenEvent
 
 UNOPENED = -1
+ASKED_AT_ONCE = 32
+"""Tokens of a sequence that one step may ask logits for: each costs the head up to a millisecond."""
+
+
+def _to_send(sequence: Sequence) -> list[int]:
+    return list(sequence.request.prompt[: sequence.length])
 
 
 @attrs.define(eq=False)
@@ -18,17 +25,22 @@ class Sequence:
     """``tokens`` are prompt and answer, the first ``sent`` of which went through the stages or lay in shared pages.
 
     ``number`` is what the stages know it by. ``chain`` are the keys of its full pages, in order; of its ``pages``,
-    the stages were told of the first ``named``, and the first ``kept`` are there for others to share.
+    the stages were told of the first ``named``, and the first ``kept`` are there for others to share. Logits of the
+    first ``asked`` tokens are under way, have come, or are of no interest; those that the prompt's first ``judged``
+    tokens have log-probabilities from have come. ``cached`` is what ``sent`` began with at first.
     """
 
     request: Request
     params: SampleParams
     on_event: OnEvent
-    tokens: list[int]
+    tokens: list[int] = attrs.field(default=attrs.Factory(_to_send, takes_self=True))
     machine: Machine[RequestState] = attrs.field(factory=lambda: Machine(REQUEST, RequestState.QUEUED))
     cancelled: bool = False
     generated: int = 0
-    untold: list[TokenEvent] = attrs.field(factory=list)
+    untold: list[PromptEvent | TokenEvent] = attrs.field(factory=list)
+    judged: int = 1
+    asked: int = attrs.field(default=attrs.Factory(lambda self: self.heard, takes_self=True))
+    cached: int | None = None
     chain: list[bytes] = attrs.field(factory=list)
     number: int = UNOPENED
     update: int = 0
@@ -54,6 +66,25 @@ class Sequence:
         return len(self.tokens) - self.sent
 
     @property
+    def chunk(self) -> int:
+        """How many of these the next step may hold."""
+        return min(self.left, max(0, self.asked - self.sent) + ASKED_AT_ONCE)
+
+    @property
+    def heard(self) -> int:
+        """Of how many tokens, the first ones, logits have come or are of no interest."""
+        return self.judged - 1 if self.judges else len(self.tokens) - 1
+
+    @property
+    def judges(self) -> bool:
+        """Whether log-probabilities of its prompt are still to come."""
+        return self.request.prompt_logprobs and self.judged < len(self.request.prompt)
+
+    def wanted(self, count: int) -> int:
+        """Of how many of the next ``count`` tokens, the last ones, logits are wanted."""
+        return max(0, self.sent + count - max(self.sent, self.asked))
+
+    @property
     def opened(self) -> bool:
         """Whether the stages know it."""
         return self.number != UNOPENED
@@ -67,10 +98,25 @@ class Sequence:
     def finished(self) -> bool:
         return self.machine.state is RequestState.FINISHED
 
+    def judge(self, logprobs: Logprobs) -> None:
+        """So likely is the next token of the prompt."""
+        self.judged += 1
+        self.untold.append(PromptEvent(logprobs))
+
+    def sampled(self, token: int, logprobs: Logprobs | None) -> None:
+        """The next token of the answer."""
+        self.machine.try_to(RequestState.DECODE)
+        self.generated += 1
+        if token in self.request.eos:
+            self.finish("stop")
+        else:
+            self.tokens.append(token)
+            self.untold.append(TokenEvent(token, logprobs))
+
     def forget(self) -> None:
         """The stages don't have it any more; its tokens stay, to go through them again."""
         self.number, self.started, self.sent, self.named, self.kept = UNOPENED, False, 0, 0, 0
-        self.pages = []
+        self.pages, self.asked = [], self.heard
 
     def tell(self) -> None:
         """Hand the tokens that have come to whoever asked."""
@@ -81,4 +127,5 @@ class Sequence:
     def finish(self, reason: FinishReason, message: str | None = None) -> None:
         self.tell()
         if self.machine.try_to(RequestState.FINISHED):
-            self.on_event(FinishedEvent(reason=reason, generated=self.generated, message=message))
+            cached = self.cached or 0
+            self.on_event(FinishedEvent(reason=reason, generated=self.generated, cached=cached, message=message))

@@ -46,12 +46,13 @@ def adjusted(logits: torch.Tensor, params: SampleParams, history: History) -> to
 
     A bias is added. Then what prompt or answer has is divided by the repetition penalty where it is positive, else
     multiplied (Keskar et al. 2019, and transformers' processor). Then the presence penalty and, times its count, the
-    frequency penalty are taken from every token of the answer; the prompt's don't count (OpenAI's definition).
+    frequency penalty are taken from every token of the answer; the prompt's don't count (OpenAI's definition). Ids that
+    there are no logits for change nothing: no message may hurt a stage.
     """
     result = logits.clone()
-    if params.logit_bias:
-        ids = torch.tensor([bias.id for bias in params.logit_bias])
-        result[ids] += torch.tensor([bias.value for bias in params.logit_bias])
+    biases = [bias for bias in params.logit_bias if bias.id < len(logits)]
+    if biases:
+        result[torch.tensor([bias.id for bias in biases])] += torch.tensor([bias.value for bias in biases])
     if params.counts_answer:
         _penalize(result, params, history)
     return result
@@ -59,8 +60,10 @@ def adjusted(logits: torch.Tensor, params: SampleParams, history: History) -> to
 
 def _penalize(logits: torch.Tensor, params: SampleParams, history: History) -> None:
     answer = torch.tensor(history.answer, dtype=torch.long)
+    answer = answer[answer < len(logits)]
     if params.repeats:
         ids, penalty = torch.cat([history.prompt, answer]), params.repetition_penalty
+        ids = ids[ids < len(logits)]
         had = logits[ids]
         logits[ids] = torch.where(had > 0, had / penalty, had * penalty)
     ids, counts = map(torch.from_numpy, np.unique(answer.numpy(), return_counts=True))

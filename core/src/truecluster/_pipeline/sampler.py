@@ -23,7 +23,7 @@ from .truncation import truncated
 GREEDY_BELOW = 1e-5
 """Temperatures under this are greedy: dividing by them would only overflow."""
 NOT_A_TOKEN = -1
-"""Stands for a token that could not be sampled since a logit is not finite."""
+"""Stands for a token that could not be sampled since a logit is not finite, or there is none for it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -69,6 +69,11 @@ def sample(logits: torch.Tensor, params: SampleParams, position: int, history: H
     likely = ((logits - logits.max()) / params.temperature).softmax(-1)
     kept = truncated(likely, params.top_k, params.top_p, params.min_p)
     return draw(kept, uniform(params.seed, params.choice, position))
+
+
+def taken(logits: torch.Tensor, id: int) -> int:
+    """``id`` as if it had been sampled from ``logits [vocab]``; `NOT_A_TOKEN` where it couldn't be."""
+    return id if id < logits.numel() and torch.isfinite(logits).all() else NOT_A_TOKEN
 
 
 def uniform(seed: int, choice: int, position: int) -> float:

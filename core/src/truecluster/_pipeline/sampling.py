@@ -14,7 +14,7 @@ from truecluster.api import EdgeTimeout
 from .answers import logprobs_of
 from .logprobs import Logprobs
 from .penalties import History, from_bits, to_bits
-from .sampler import NOT_A_TOKEN, SampleParams, sample
+from .sampler import NOT_A_TOKEN, SampleParams, sample, taken
 
 
 @attrs.frozen(kw_only=True)
@@ -22,7 +22,7 @@ class SampleUpdate:
     """How to sample a sequence from now on; ``number`` counts a run's updates from 1, in order.
 
     Where penalties need them there are the prompt's tokens, a bit for each id, least significant first, and those of
-    the answer so far.
+    the answer so far. ``given`` are tokens from the first on that are known, but not how likely they are.
     """
 
     number: int
@@ -30,18 +30,26 @@ class SampleUpdate:
     params: SampleParams
     prompt: bytes = b""
     answer: tuple[int, ...] = ()
+    given: tuple[int, ...] = ()
 
     @classmethod
     def of(
-        cls, number: int, sequence: int, params: SampleParams, prompt: Sequence[int], answer: Sequence[int]
+        cls,
+        number: int,
+        sequence: int,
+        params: SampleParams,
+        prompt: Sequence[int],
+        answer: Sequence[int],
+        given: tuple[int, ...] = (),
     ) -> SampleUpdate:
-        """With as much of the tokens as ``params`` need."""
+        """With as much of prompt and answer as ``params`` need."""
         return cls(
             number=number,
             sequence=sequence,
             params=params,
             prompt=to_bits(prompt) if params.repeats else b"",
             answer=tuple(answer) if params.counts_answer else (),
+            given=given,
         )
 
     @classmethod
@@ -54,6 +62,7 @@ class SampleUpdate:
             params=params,
             prompt=message.prompt,
             answer=message.answer,
+            given=message.given,
         )
 
     def message(self, run: int) -> Sample:
@@ -64,24 +73,29 @@ class SampleUpdate:
             sequence=self.sequence,
             prompt=self.prompt,
             answer=self.answer,
+            given=self.given,
             **attrs.asdict(self.params, recurse=False),
         )
 
 
 class SequenceSampler:
-    """Samples one sequence's tokens, one after another."""
+    """Samples one sequence's tokens, one after another; takes those that are ``given`` as they are."""
 
-    def __init__(self, params: SampleParams, prompt: bytes = b"", answer: Sequence[int] = ()) -> None:
+    def __init__(
+        self, params: SampleParams, prompt: bytes = b"", answer: Sequence[int] = (), given: Sequence[int] = ()
+    ) -> None:
         self.params = params
+        self._given = given
         self._history = History(from_bits(prompt), list(answer))
 
     def sample(self, logits: torch.Tensor, position: int) -> tuple[int, Logprobs | None]:
         """The token at ``position`` from ``logits [vocab]`` fp32, as `sampler.sample`, and what is told of it."""
         params = self.params
-        token = sample(logits, params, position, self._history)
+        given = position < len(self._given)
+        token = taken(logits, self._given[position]) if given else sample(logits, params, position, self._history)
         if token == NOT_A_TOKEN:
             return token, None
-        if params.counts_answer:
+        if params.counts_answer and not given:
             self._history.answer.append(token)
         return token, None if params.logprobs is None else logprobs_of(logits, token, params.logprobs)
 
@@ -101,7 +115,7 @@ class SampleTable:
 
     def apply(self, update: SampleUpdate) -> None:
         """Take an update; they arrive in the order of their numbers."""
-        sampler = SequenceSampler(update.params, update.prompt, update.answer)
+        sampler = SequenceSampler(update.params, update.prompt, update.answer, update.given)
         with self._changed:
             self._samplers[update.sequence] = sampler
             self._applied = update.number

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -13,7 +14,7 @@ from truecluster.api import DeviceContext, DType, Span, StateError
 from truecluster.nn import Row, SequenceState, torch_dtype
 
 from .answers import Answer, pack
-from .sampling import SampleTable
+from .sampling import SampleTable, SequenceSampler
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -82,10 +83,10 @@ class Stage:
         with self.device.turn():
             self._apply(header)
             found = self._compute(header, payload)
-        return self._sample(found, header) if self._head is not None else [found]
+        return self._sample(self._head, found, header) if self._head is not None else [found]
 
     def _compute(self, header: StepHeader, payload: torch.Tensor) -> torch.Tensor:
-        """Hidden rows in the dtype of the outbound edge, or logits in fp32, on the host."""
+        """Hidden rows, in the dtype of the outbound edge on the host unless there is a head to take them."""
         if not header.rows:  # the step only releases sequences
             return torch.empty(0, self.shape.hidden, dtype=torch_dtype(self.shape.outbound))
         x = self.device.upload(payload)
@@ -101,9 +102,7 @@ class Stage:
                 x = block(x, batch, state)
         if self.shape.gives_picked and not self.shape.takes_picked:
             x = pick(x, header)
-        if self._head is None:
-            return self.device.download(x.to(torch_dtype(self.shape.outbound)))
-        return self.device.download(self._head(x)) if x.shape[0] else x.new_empty(0, device="cpu")
+        return x if self._head is not None else self.device.download(x.to(torch_dtype(self.shape.outbound)))
 
     def _apply(self, header: StepHeader) -> None:
         for sequence in header.released:
@@ -114,17 +113,25 @@ class Stage:
         for sequence, page in header.pages:
             self.state.extend(sequence, page)
 
-    def _sample(self, logits: torch.Tensor, header: StepHeader) -> list[torch.Tensor]:
+    def _sample(self, head: Callable[..., Any], hidden: torch.Tensor, header: StepHeader) -> list[torch.Tensor]:
+        """A token for every row of ``hidden``; no more logits at once than the plan has memory for."""
         answer = Answer(ids=[])
+        samplings = self._samplings(header)
+        for rows in hidden.split(self.shape.sequences):
+            logits = self.device.download(head(rows)) if len(rows) else rows
+            for row, (sampler, position) in zip(logits, islice(samplings, len(rows)), strict=True):
+                token, logprobs = sampler.sample(row, position)
+                answer.ids.append(token)
+                answer.logprobs.append(logprobs)
+        return pack(answer)
+
+    def _samplings(self, header: StepHeader) -> Iterator[tuple[SequenceSampler, int]]:
+        """Of each row that logits are wanted of: who samples the token behind it, and which position that one has."""
         for row in header.rows:
             if row.n_logits:
                 sampler = self.samples.of(row.sequence, row.sample)
-                after = row.position + row.n_tokens  # the position of the token that the last row gives
-                for position in range(after - row.n_logits + 1, after + 1):
-                    token, logprobs = sampler.sample(logits[len(answer.ids)], position)
-                    answer.ids.append(token)
-                    answer.logprobs.append(logprobs)
-        return pack(answer)
+                after = row.position + row.n_tokens
+                yield from ((sampler, position) for position in range(after - row.n_logits + 1, after + 1))
 
 
 def check_ids(ids: torch.Tensor, vocab: int) -> None:

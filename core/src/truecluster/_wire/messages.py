@@ -231,7 +231,8 @@ class Sample:
 
     ``logprobs`` is how many of the likeliest tokens are told beside a token's own log-probability, ``None`` for
     neither. ``prompt`` is a bit for each token that the prompt has, least significant first; ``answer`` are the tokens
-    sampled before. Both are empty where no penalty needs them.
+    sampled before. Both are empty where no penalty needs them. ``given`` are tokens, from the sequence's first on, that
+    aren't sampled where logits for them are wanted: their own log-probabilities are told.
     """
 
     run: int = _amount()
@@ -250,6 +251,7 @@ class Sample:
     choice: int = _amount()
     prompt: bytes = attrs.field(default=b"", validator=max_len(limits.MAX_SEEN))
     answer: tuple[int, ...] = attrs.field(default=(), validator=[max_len(limits.MAX_TOKENS), deep_iterable(ge(0))])
+    given: tuple[int, ...] = attrs.field(default=(), validator=[max_len(limits.MAX_TOKENS), deep_iterable(ge(0))])
 
 
 @attrs.frozen(kw_only=True)
