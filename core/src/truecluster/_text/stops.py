@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def _held(text: str, stop: str) -> int:
+def held(text: str, stop: str) -> int:
     """Length of the longest end of ``text`` that begins ``stop`` without being all of it."""
     longest = min(len(stop) - 1, len(text))
     return next((size for size in range(longest, 0, -1) if text.endswith(stop[:size])), 0)
@@ -28,7 +28,7 @@ class StopStrings:
         found = [(at + len(stop), at) for stop in self._stops if (at := self._pending.find(stop)) >= 0]
         if found:
             return self._pending[: min(found)[1]], True
-        sure = len(self._pending) - max((_held(self._pending, stop) for stop in self._stops), default=0)
+        sure = len(self._pending) - max((held(self._pending, stop) for stop in self._stops), default=0)
         given, self._pending = self._pending[:sure], self._pending[sure:]
         return given, False
 
