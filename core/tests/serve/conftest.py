@@ -24,6 +24,7 @@ from truecluster.api import TokenizerData, TrueClusterError
 END = 128
 """The id of the token that ends a turn; the ids below are those of ASCII."""
 READY = Readiness(alive=True, ready=True, required=2, connected=2)
+EMPTY = {"model": "tiny", "nodes": [], "plan": None}
 TEMPLATE = "{% for m in messages %}{{ m.role }}:{{ m.content }}<end>{% endfor %}"
 
 
@@ -79,12 +80,15 @@ class FakeState:
     model_names: Sequence[str] = ("org/tiny", "tiny")
     created: int = 1_700_000_000
     readiness: Readiness = READY
+    view: dict[str, Any] = attrs.field(factory=lambda: EMPTY)
+    looks: int = 0
 
     def ready(self) -> Readiness:
         return self.readiness
 
     def cluster(self) -> dict[str, Any]:
-        return {"nodes": []}
+        self.looks += 1
+        return self.view
 
 
 @attrs.define
@@ -147,6 +151,7 @@ def running(server: Running) -> Running:
     """The module's server, with nothing left of what other tests asked."""
     server.state.engine = FakeEngine()
     server.state.readiness = READY
+    server.state.view = EMPTY
     return server
 
 

@@ -31,12 +31,15 @@ def every_route(state: Any) -> list[tuple[str, str]]:
     return [(method, route.path.replace("{name:path}", "tiny")) for route in found for method in route.methods or ()]
 
 
-def test_every_route_but_health_needs_the_key(guarded: Any) -> None:
+def test_every_route_but_health_and_the_page_needs_the_key(guarded: Any) -> None:
     """SEC-12: also with another method, a slash too many, and where there is no route at all."""
     own = every_route(guarded.state)
-    more = [(method, path) for _, path in own for method in ("HEAD", "OPTIONS", "GET", "POST")]
+    page = {path for _, path in own if path == "/" or path.startswith("/page/")}
+    assert "/page/main.js" in page
+    free = {"/health", *page}
+    more = [(method, path) for _, path in own if path not in page for method in ("HEAD", "OPTIONS", "GET", "POST")]
     endings = ("{0}/", "/{0}", "{0}?api_key=secret-1")
-    variants = [(method, ending.format(path)) for method, path in own for ending in endings if path != "/health"]
+    variants = [(method, ending.format(path)) for method, path in own for ending in endings if path not in free]
     headers: list[dict[str, str]] = [
         {},
         {"authorization": "Bearer wrong"},
@@ -46,8 +49,8 @@ def test_every_route_but_health_needs_the_key(guarded: Any) -> None:
         {"x-api-key": "secret-1"},
     ]
     with httpx.Client(base_url=guarded.url, timeout=20) as client:
-        for method, path in {*own, *more, *variants, ("GET", "/"), ("GET", "/nowhere")}:
-            if path == "/health":
+        for method, path in {*own, *more, *variants, ("GET", "/page"), ("GET", "/page/nowhere"), ("GET", "//")}:
+            if path in free:
                 continue
             for header in headers:
                 response = client.request(method, guarded.url + path, headers=header)

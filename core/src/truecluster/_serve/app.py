@@ -19,7 +19,7 @@ from truecluster._engine.requests import Sampling
 from truecluster._text import acomplete, astream
 from truecluster.api import RequestError
 
-from . import errors
+from . import errors, static
 from .answers import answer, model_answer
 from .body import read_body
 from .calls import Call, Streaming
@@ -49,6 +49,7 @@ def routes(state: ServeState, options: ServeOptions) -> FastAPI:
     """The API without what is around it: names of requests, and the key."""
     app = FastAPI(title="TrueCluster", openapi_url=None, redirect_slashes=False)
     errors.install(app)
+    static.install(app)
 
     @app.get("/health")
     async def health() -> JSONResponse:

@@ -7,8 +7,9 @@ import secrets
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .errors import Unauthorized, describe
+from .static import PAGE
 
-OPEN = frozenset({"/health"})
+OPEN = frozenset({"/health", *(file.path for file in PAGE)})
 """Paths that hold nothing of anybody's."""
 
 

@@ -1,0 +1,21 @@
+// Numbers for people.
+
+const SIZES = ["B", "kB", "MB", "GB", "TB"];
+
+/** 1,234,567 → "1.2 MB"; decimal, as everywhere in TrueCluster. */
+export function bytes(count) {
+  let size = count, unit = 0;
+  while (size >= 999.5 && unit < SIZES.length - 1) [size, unit] = [size / 1000, unit + 1];
+  return `${unit && size < 99.5 ? size.toFixed(1) : size.toFixed(0)} ${SIZES[unit]}`;
+}
+
+/** 1234567 → "1,234,567". */
+export const number = (count) => count.toLocaleString("en");
+
+/** 4000 s → "1 h 6 min". */
+export function duration(seconds) {
+  if (seconds < 60) return `${Math.round(seconds)} s`;
+  const minutes = Math.floor(seconds / 60), hours = Math.floor(minutes / 60), days = Math.floor(hours / 24);
+  if (days) return `${days} d ${hours % 24} h`;
+  return hours ? `${hours} h ${minutes % 60} min` : `${minutes} min`;
+}
