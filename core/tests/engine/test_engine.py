@@ -439,7 +439,7 @@ def test_requests_that_give_up_their_pages_go_on_as_if_nothing_happened(start, h
     house = start(2, head, pages=10, sequences=3)
     first, drawn, last = house.ask([5], 240), house.ask([3, 4], 240, **sampling), house.ask([6], 200)
     assert {one.end().reason for one in (first, drawn, last)} == {"length"}
-    assert house.engine._scheduler._numbers > 3
+    assert house.engine._scheduler._steps._numbers > 3
     assert drawn.ids == alone.ids
     assert first.ids[:100] == MODEL.greedy([5], 100)
     assert last.ids[:100] == MODEL.greedy([6], 100)

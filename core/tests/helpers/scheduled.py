@@ -28,13 +28,14 @@ class House:
         max_tokens: int = 64,
         context: int = 1000,
         cached_starts: bool = True,
+        stages: int = 1,
         clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.updates: list[SampleUpdate] = []
         capacity = Capacity(
             pages=pages, sequences=sequences, max_tokens=max_tokens, context=context, cached_starts=cached_starts
         )
-        self.scheduler = Scheduler(capacity, self.updates.append, clock)
+        self.scheduler = Scheduler(capacity, self.updates.append, stages, clock)
         self.state = SequenceState({0: Paged({"k": (1,)})}, [], pages=pages, sequences=sequences)
         self.open: dict[int, list[int]] = {}
         self.memory: dict[tuple[int, int], int] = {}

@@ -164,7 +164,7 @@ class Engine:
 
     def _serve(self, run: Run) -> None:
         """Drive a run until it ends, then finish what it leaves."""
-        scheduler = self._scheduler = Scheduler(run.capacity, run.update)
+        scheduler = self._scheduler = Scheduler(run.capacity, run.update, len(run.plan.stages))
         run.when_ended(self._wake)
         try:
             while self._take(run, scheduler):
@@ -180,7 +180,7 @@ class Engine:
     def _leave(self, run: Run, scheduler: Scheduler) -> None:
         """Requests that were under way fail once the run is gone; those that only waited wait for the next."""
         with self._changed:
-            self._arrived.extendleft(reversed(scheduler.waiting))
+            self._arrived.extendleft(reversed([*scheduler.waiting]))
             gone = [sequence for sequence in self._arrived if sequence.cancelled]
             for sequence in gone:
                 self._arrived.remove(sequence)

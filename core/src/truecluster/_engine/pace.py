@@ -14,6 +14,9 @@ REMEMBERED = 9
 FRESH = 16
 """Steps with prompts after which one without is measured again: a machine may be slower now, and contexts longer."""
 
+_Kind = tuple[int, int]
+"""Streams of a step, and the groups that there were."""
+
 
 class Pace:
     """A running stream gets its next token when a step is over, so a prompt's chunk widens its gap by what it adds.
@@ -31,45 +34,50 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self._plain: dict[int, deque[float]] = {}
-        self._calm: dict[int, deque[float]] = {}
+        self._plain: dict[_Kind, deque[float]] = {}
+        self._calm: dict[_Kind, deque[float]] = {}
         self._extra: dict[int, deque[tuple[float, int]]] = {}
-        self._allowed: dict[int, int] = {}
+        self._allowed: dict[_Kind, int] = {}
         self._since = 0
 
-    def observe(self, streams: int, prompt: int, position: int, seconds: float) -> None:
-        """A step with so many streams and tokens of prompts, the furthest chunk at ``position``, took so long."""
+    def observe(self, streams: int, prompt: int, position: int, seconds: float, groups: int = 1) -> None:
+        """A step with so many streams and tokens of prompts, the furthest chunk at ``position``, took so long.
+
+        It was one of ``groups`` that were under way, and the time is that from the answer before.
+        """
+        kind = (streams, groups)
         if prompt == 0:
             for kept in (self._plain,) if self._since else (self._plain, self._calm):
-                kept.setdefault(streams, deque(maxlen=REMEMBERED)).append(seconds)
+                kept.setdefault(kind, deque(maxlen=REMEMBERED)).append(seconds)
             self._since = 0
         else:
-            extra = max(0.0, seconds - self._undisturbed(streams))
+            extra = max(0.0, seconds - self._undisturbed(kind))
             self._extra.setdefault(_doublings(position), deque(maxlen=REMEMBERED)).append((extra, prompt))
             self._since += 1
 
-    def prompt_tokens(self, streams: int, most: int, position: int) -> int:
-        """How many of the prompts that wait may go along with so many streams, up to ``most``.
+    def prompt_tokens(self, streams: int, most: int, position: int, groups: int = 1) -> int:
+        """How many of the prompts that wait may go along with so many streams, one of ``groups``, up to ``most``.
 
         All of these where there is no stream. The first prompt to go is at ``position``.
         """
         if streams == 0:
             return most
-        if streams not in self._plain or self._since >= FRESH:
+        kind = (streams, groups)
+        if kind not in self._plain or self._since >= FRESH:
             return 0
-        worth, cost = self._worth(streams), self._cost(_doublings(position))
+        worth, cost = self._worth(kind), self._cost(_doublings(position))
         affordable = most if cost == 0 else int(min(most, worth / cost))
-        self._allowed[streams] = max(1, min(affordable, 2 * self._allowed.get(streams, most)))
-        return min(most, self._allowed[streams])
+        self._allowed[kind] = max(1, min(affordable, 2 * self._allowed.get(kind, most)))
+        return min(most, self._allowed[kind])
 
-    def _undisturbed(self, streams: int) -> float:
-        seen = self._plain.get(streams)
+    def _undisturbed(self, kind: _Kind) -> float:
+        seen = self._plain.get(kind)
         return median(seen) if seen else 0.0
 
-    def _worth(self, streams: int) -> float:
+    def _worth(self, kind: _Kind) -> float:
         """Seconds that prompts may add."""
-        now = self._undisturbed(streams)
-        calm = min(now, median(self._calm.get(streams, [now])))
+        now = self._undisturbed(kind)
+        calm = min(now, median(self._calm.get(kind, [now])))
         return max(STRETCH * calm, LEAST_STRETCH * now) - now
 
     def _cost(self, doublings: int) -> float:

@@ -67,6 +67,7 @@ class Request:
     """A prompt in tokens, at least one. ``max_tokens`` counts what is generated; any id of ``eos`` ends it.
 
     ``choice`` tells apart requests that differ in nothing else, so that one seed gives each an answer of its own.
+    Requests of different ``owner`` take turns where they have to wait.
     ``prompt_logprobs``: with the sampling's ``logprobs`` the prompt's tokens are told, too, as `PromptEvent`.
     """
 
@@ -75,6 +76,7 @@ class Request:
     eos: frozenset[int]
     sampling: Sampling = Sampling()
     choice: int = 0
+    owner: str = ""
     prompt_logprobs: bool = False
 
 

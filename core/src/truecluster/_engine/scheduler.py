@@ -1,74 +1,71 @@
-"""Which sequences go into the next step. One group at a time: a step whose samples are awaited is the last one sent.
+"""Which sequences go into the next step.
+
+Running streams are split into as many groups as pays (`groups`), each a step of its own, so that stages on machines
+of their own work at once; a stream is in one step at a time. With each step go chunks of prompts, as much as streams
+bear (`pace`). Streams that wait longest for their step go first, so none waits for more than all others once.
 
 Pages are given as they are needed. Where none is free, the youngest sequence gives up its own and goes through the
 stages again later, from its tokens; an older one never waits for a younger one's pages. So the oldest always goes on,
-which ends every wait, and no request that was admitted fails for lack of pages.
+which ends every wait, and no request that was admitted fails for lack of pages. Stages learn what is released in the
+order of steps, so pages are nobody else's before those steps are past that were sent with them.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Collection
-
-import attrs
+from itertools import islice
+from operator import attrgetter
 
 from truecluster._pipeline.logprobs import Logprobs
 from truecluster._pipeline.machines import RequestState
 from truecluster._pipeline.run import Capacity, Step
 from truecluster._pipeline.sampler import NOT_A_TOKEN
 from truecluster._pipeline.sampling import SampleUpdate
-from truecluster._wire.steps import Opened, Page, Row
 from truecluster.nn import PAGE
 
+from .groups import Groups
 from .holdings import Holdings
+from .line import Line
 from .pace import Pace
 from .sequences import Sequence
+from .steps import Steps
 
 OLDEST_FIRST = 4
 
 
-@attrs.frozen
-class _Sent:
-    """A step on its way: whose answers are awaited, how many streams and tokens of prompts it holds, and since when.
-
-    ``awaited`` has a sequence, and its number, once for each answer; ``position`` is that of the furthest chunk.
-    """
-
-    awaited: list[tuple[Sequence, int]]
-    streams: int
-    prompt: int
-    position: int
-    at: float
-
-
 class Scheduler:
-    """The sequences of one run, and its pages. ``clock`` tells seconds."""
+    """The sequences of one run of so many ``stages``, and its pages. ``clock`` tells seconds.
+
+    ``active`` are those under way, in the order in which they were admitted. Each is a prompt, of which some is still
+    to be sent; or a stream whose last token has come; or its next token is under way.
+    """
 
     def __init__(
         self,
         capacity: Capacity,
         update: Callable[[SampleUpdate], object],
+        stages: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.waiting: deque[Sequence] = deque()
+        self.waiting = Line()
         self.active: list[Sequence] = []
+        self._prompts: list[Sequence] = []
+        self._streams: dict[Sequence, None] = {}
         self._capacity = capacity
-        self._update = update
         self._clock = clock
-        self._updates = 0
-        self._numbers = 0
+        self._admitted = 0
         self._turns = 1
         self._holdings = Holdings(capacity.pages, capacity.cached_starts)
         self._pace = Pace()
-        self._released: list[int] = []
-        self._sent: deque[_Sent] = deque()
+        self._groups = Groups(stages)
+        self._steps = Steps(update)
         self._last_answer = clock()
 
     @property
     def idle(self) -> bool:
         """Whether nothing waits, nothing is under way, and the stages know it."""
-        return not (self.waiting or self.active or self._released or self._sent)
+        return not (self.waiting or self.active or self._steps.releases or self._steps.under_way)
 
     @property
     def free_pages(self) -> int:
@@ -78,25 +75,32 @@ class Scheduler:
     def next_step(self) -> Step | None:
         """The step to send now, or ``None`` if only an answer or a new request can make one."""
         self._drop_cancelled()
-        if any(sequence.left == 0 for sent in self._sent for sequence, _ in sent.awaited):
+        running = len(self.active) - len(self._prompts)
+        groups = self._groups.count(running)
+        held_up = sum(sent.holds_up for sent in self._steps.under_way)
+        if held_up >= groups or (held_up and not self._streams):
             return None
         self._admit()
-        counts = self._streams()
+        counts = self._decoding(-(-running // groups))
         streams = len(counts)
-        self._add_prompts(counts)
-        if not counts and (self._sent or not self._released):
+        self._add_prompts(counts, groups)
+        if not counts and (self._steps.under_way or not self._steps.releases):
             return None
-        return self._step(counts, streams)
+        step = self._steps.make(counts, streams, running, groups, self._clock())
+        self._went(counts)
+        return step
 
     def answered(self, ids: list[int], logprobs: Collection[Logprobs | None] = ()) -> None:
         """Give the oldest step's tokens to its sequences, which hand them on when they are finished or told to.
 
         None to those that have left the stages since: they go through them again, if at all.
         """
-        sent, now = self._sent.popleft(), self._clock()
-        if sent.streams or sent.prompt:
-            self._pace.observe(sent.streams, sent.prompt, sent.position, now - max(sent.at, self._last_answer))
+        sent, now = self._steps.under_way.popleft(), self._clock()
+        load, last = sent.load, self._last_answer
         self._last_answer = now
+        self._groups.observe(load.running, load.groups, load.prompt > 0, now - last)
+        if load.streams or load.prompt:
+            self._pace.observe(load.streams, load.prompt, load.position, now - max(sent.at, last), load.groups)
         for (sequence, number), token, likely in zip(sent.awaited, ids, logprobs or [None] * len(ids), strict=True):
             if sequence.number == number:
                 self._deliver(sequence, token, likely)
@@ -104,7 +108,8 @@ class Scheduler:
     def tell(self) -> None:
         """Hand every token that has come to whoever asked."""
         for sequence in self.active:
-            sequence.tell()
+            if sequence.untold:
+                sequence.tell()
 
     def fail(self, message: str) -> None:
         """Finish everything that is under way."""
@@ -122,6 +127,7 @@ class Scheduler:
             sequence.judge(logprobs)
         else:
             sequence.sampled(token, logprobs)
+            self._streams[sequence] = None
         if not sequence.judges and sequence.generated >= sequence.request.max_tokens:
             sequence.finish("length")
         if sequence.finished:
@@ -138,22 +144,30 @@ class Scheduler:
     def _release(self, sequence: Sequence) -> None:
         """Take back its slot and pages; the stages learn of it with the next step."""
         self.active.remove(sequence)
-        if sequence.opened:
-            self._released.append(sequence.number)
+        self._streams.pop(sequence, None)
+        if sequence in self._prompts:
+            self._prompts.remove(sequence)
+        self._steps.release(sequence)
         self._holdings.release(sequence)
 
     def _admit(self) -> None:
-        """Those that have waited longest, while there are slots and pages; nobody is overtaken."""
+        """Those whose turn it is, while there are slots and pages; nobody is overtaken."""
         while self.waiting and len(self.active) < self._capacity.sequences:
-            sequence = self.waiting[0]
+            sequence = self.waiting.first
             refusal = self._refusal(sequence)
             if refusal is not None:
-                self.waiting.popleft().finish("error", refusal)
+                self.waiting.take().finish("error", refusal)
             elif not self._holdings.has_room(sequence, self.active):
                 return
             else:
-                sequence.machine.try_to(RequestState.PREFILL)
-                self.active.append(self.waiting.popleft())
+                self._enter(self.waiting.take())
+
+    def _enter(self, sequence: Sequence) -> None:
+        self._admitted += 1
+        sequence.admitted = self._admitted
+        sequence.machine.try_to(RequestState.PREFILL)
+        self.active.append(sequence)
+        self._prompts.append(sequence)
 
     def _refusal(self, sequence: Sequence) -> str | None:
         """Why the run could never serve the request."""
@@ -170,25 +184,26 @@ class Scheduler:
             )
         return None
 
-    def _streams(self) -> dict[Sequence, int]:
-        """One token of every sequence that decodes, the oldest first."""
+    def _decoding(self, most: int) -> dict[Sequence, int]:
+        """One token of each of the streams that wait longest; pages are given to the oldest first."""
         counts: dict[Sequence, int] = {}
-        for sequence in [s for s in self.active if s.streams][: self._capacity.max_tokens]:
+        chosen = islice(self._streams, min(most, self._capacity.max_tokens))
+        for sequence in sorted(chosen, key=attrgetter("admitted")):
             self._give(sequence, 1, counts)
         return counts
 
-    def _add_prompts(self, counts: dict[Sequence, int]) -> None:
+    def _add_prompts(self, counts: dict[Sequence, int], groups: int) -> None:
         """Chunks of prompts, as much as running streams bear.
 
         The shortest come first, but every `OLDEST_FIRST`-th time the oldest, so that it isn't overtaken for ever.
         """
-        due = [s for s in self.active if s.left and not s.streams]
-        prompts = [s for s in due if s.started or self._holdings.start(s, self.active)]
+        prompts = [s for s in self._prompts if s.started or self._holdings.start(s, self.active)]
         if not prompts:
             return
         oldest = None if self._turns % OLDEST_FIRST else prompts[0]
         prompts.sort(key=lambda s: (s is not oldest, s.left))
-        room = self._pace.prompt_tokens(len(counts), self._capacity.max_tokens - len(counts), prompts[0].sent)
+        left = self._capacity.max_tokens - len(counts)
+        room = self._pace.prompt_tokens(len(counts), left, prompts[0].sent, groups)
         self._turns += room > 0
         for sequence in prompts:
             room -= self._give(sequence, min(sequence.chunk, room), counts)
@@ -214,38 +229,13 @@ class Scheduler:
             if victim is None:
                 return False
             self._release(victim)
-            self.waiting.appendleft(victim)
+            self.waiting.put_back(victim)
         return True
 
-    def _step(self, counts: dict[Sequence, int], streams: int) -> Step:
-        opened = [self._open(sequence) for sequence in counts if not sequence.opened]
-        step = Step(
-            rows=tuple(_row(sequence, count) for sequence, count in counts.items()),
-            ids=[t for sequence, count in counts.items() for t in sequence.tokens[sequence.sent :][:count]],
-            opened=tuple(opened),
-            pages=tuple(Page(s.number, page) for s in counts for page in s.pages[s.named :]),
-            released=tuple(self._released),
-            prefill=len(counts) > streams,
-        )
-        self._released = []
-        position = max((s.sent for s in list(counts)[streams:]), default=0)
+    def _went(self, counts: dict[Sequence, int]) -> None:
         for sequence, count in counts.items():
             self._holdings.went(sequence, count)
-        prompt = len(step.ids) - streams
-        awaited = [(s, s.number) for s, row in zip(counts, step.rows, strict=True) for _ in range(row.n_logits)]
-        self._sent.append(_Sent(awaited, streams, prompt, position, self._clock()))
-        return step
-
-    def _open(self, sequence: Sequence) -> Opened:
-        self._numbers += 1
-        self._updates += 1
-        sequence.number, sequence.update = self._numbers, self._updates
-        prompt, answer = sequence.request.prompt, sequence.tokens[len(sequence.request.prompt) :]
-        given = prompt if sequence.asked < len(prompt) - 1 else ()
-        self._update(SampleUpdate.of(sequence.update, sequence.number, sequence.params, prompt, answer, given))
-        return Opened(sequence.number, sequence.sent)
-
-
-def _row(sequence: Sequence, count: int) -> Row:
-    wanted = sequence.wanted(count)
-    return Row(sequence.number, sequence.sent, count, wanted, sequence.update if wanted else 0)
+            if sequence in self._streams:
+                del self._streams[sequence]
+            elif sequence.left == 0:
+                self._prompts.remove(sequence)

@@ -36,6 +36,8 @@ class Sequence:
     tokens: list[int] = attrs.field(default=attrs.Factory(_to_send, takes_self=True))
     machine: Machine[RequestState] = attrs.field(factory=lambda: Machine(REQUEST, RequestState.QUEUED))
     cancelled: bool = False
+    admitted: int = 0
+    """Which one it was, of all that a run let in."""
     generated: int = 0
     untold: list[PromptEvent | TokenEvent] = attrs.field(factory=list)
     judged: int = 1
