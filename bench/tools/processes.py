@@ -1,4 +1,4 @@
-"""`tc` as a child process whose words are read while it works."""
+"""Child processes whose words are read while they work: `tc`, and what it is compared with."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from typing import TypeVar
 
 WAIT_SECONDS = 600.0
 STOP_SECONDS = 30.0
-Self = TypeVar("Self", bound="Tc")
+Self = TypeVar("Self", bound="Child")
 
 
-class Tc:
-    """``tc ARGUMENTS``; leaving the block interrupts it and waits."""
+class Child:
+    """A process; leaving the block interrupts it and waits. ``name`` is for errors."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        self._name = arguments[0]
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        self._name = name
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "truecluster", *arguments],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
             env={**os.environ, **(environment or {})},
             start_new_session=True,
         )
@@ -51,7 +52,7 @@ class Tc:
             self._said.append(line)
             if part in line:
                 return line
-        raise SystemExit(f"tc {self._name} never said {part!r}, but:\n" + "\n".join(self._said[-20:]))
+        raise SystemExit(f"{self._name} never said {part!r}, but:\n" + "\n".join(self._said[-20:]))
 
     def _next(self, end: float) -> str | None:
         try:
@@ -78,3 +79,10 @@ class Tc:
             self._process.kill()
             self._process.wait()
         self._reader.join()
+
+
+class Tc(Child):
+    """``tc ARGUMENTS``."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(f"tc {arguments[0]}", [sys.executable, "-m", "truecluster", *arguments], environment)

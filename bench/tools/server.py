@@ -15,14 +15,15 @@ NOT_READY = 503
 
 
 class Server(Tc):
-    """Ready when constructed; one request at a time."""
+    """Ready when constructed. Its own requests go one at a time; ``model`` and ``url`` are for other clients."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         super().__init__(["run", "--serve", "--api-port", "0", *arguments], environment)
         try:
             found = re.search(r"serving (\S+) on http://([^/]+)/v1", self.wait_for("serving "))
             assert found is not None
-            self._model, address = found.groups()
+            self.model, address = found.groups()
+            self.url = f"http://{address}/v1"
             self._connection = http.client.HTTPConnection(address, timeout=WAIT_SECONDS)
             self._wait_ready()
         except BaseException:
@@ -58,7 +59,7 @@ class Server(Tc):
             return json.loads(response.read())
 
     def _post(self, prompt: str | list[int], max_tokens: int) -> tuple[int, Any]:
-        body = {"model": self._model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
+        body = {"model": self.model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
         self._connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
         with self._connection.getresponse() as response:
             return response.status, json.loads(response.read())

@@ -1,0 +1,1 @@
+"""Load on a server with OpenAI's API, as clients make it: streams, loops, and what they measured."""
