@@ -11,7 +11,7 @@ from scheduled import House as Scheduled
 from tiny_models import TinyModel
 
 from truecluster._engine.engine import Engine
-from truecluster._engine.requests import Event, FinishedEvent, PromptEvent, Request, Sampling, TokenEvent
+from truecluster._engine.requests import CachedEvent, Event, FinishedEvent, PromptEvent, Request, Sampling, TokenEvent
 from truecluster._engine.sequences import ASKED_AT_ONCE
 from truecluster._pipeline.logprobs import Logprobs
 from truecluster._pipeline.sampling import SampleUpdate
@@ -68,20 +68,25 @@ def until_the_end(heard: queue.SimpleQueue) -> list[Event]:
     return events
 
 
+def ids(events: Sequence[Event]) -> list[int]:
+    """Of the answer."""
+    return [event.id for event in events if isinstance(event, TokenEvent)]
+
+
 def check(events: Sequence[Event], prompt: Sequence[int], count: int, greedy: bool = True) -> None:
     """First every token of the prompt but the first, then the answer's, each as the whole distribution has it."""
     *told, end = events
     assert (end.reason, end.generated) == ("length", count)
     assert [type(event) for event in told] == [PromptEvent] * (len(prompt) - 1) + [TokenEvent] * count
-    ids = [*prompt, *(event.id for event in told[len(prompt) - 1 :])]
-    expected = MODEL.logits(ids).log_softmax(-1)
+    whole = [*prompt, *ids(events)]
+    expected = MODEL.logits(whole).log_softmax(-1)
     for place, event in enumerate(told):
-        assert event.logprobs.own == pytest.approx(float(expected[place, ids[place + 1]]), abs=1e-4)
+        assert event.logprobs.own == pytest.approx(float(expected[place, whole[place + 1]]), abs=1e-4)
         best = expected[place].topk(2)
         assert [id for id, _ in event.logprobs.top] == best.indices.tolist()
         assert [value for _, value in event.logprobs.top] == pytest.approx(best.values.tolist(), abs=1e-4)
     if greedy:
-        assert ids[len(prompt) :] == MODEL.greedy(prompt, count)
+        assert ids(events) == MODEL.greedy(prompt, count)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: f"{layout[0]}-{layout[1]}")
@@ -100,20 +105,18 @@ def test_penalties_and_bias_change_the_answer_and_no_log_probability(houses):
     houses.append(House(2, "last-stage"))
     rules = {"repetition_penalty": 1.5, "presence_penalty": 1.0, "logit_bias": {17: 2.5}, "temperature": 1.0, "seed": 4}
     check(until_the_end(houses[0].ask(LONG, 8, **rules)), LONG, 8, greedy=False)
-    plain = [event.id for event in until_the_end(houses[0].ask(LONG, 8, scored=False, **rules))[:-1]]
-    told = until_the_end(houses[0].ask(LONG, 8, **rules))[len(LONG) - 1 : -1]
-    assert [event.id for event in told] == plain, "as without them"
+    plain = until_the_end(houses[0].ask(LONG, 8, scored=False, **rules))
+    told = until_the_end(houses[0].ask(LONG, 8, **rules))
+    assert ids(told) == ids(plain), "as without them"
 
 
 def test_pages_that_others_made_are_not_begun_with_but_left_to_others(houses):
     houses.append(House(1, "coordinator"))
     for _ in range(2):
-        events = until_the_end(houses[0].ask(LONG, 2))
-        check(events, LONG, 2)
-        assert events[-1].cached == 0
-    after = until_the_end(houses[0].ask([*LONG, 3], 2, scored=False))
-    assert after[-1].cached == 3 * PAGE
-    assert [event.id for event in after[:-1]] == MODEL.greedy([*LONG, 3], 2)
+        check(until_the_end(houses[0].ask(LONG, 2)), LONG, 2)
+    events = until_the_end(houses[0].ask([*LONG, 3], 2, scored=False))
+    assert events[0] == CachedEvent(3 * PAGE)
+    assert ids(events) == MODEL.greedy([*LONG, 3], 2)
 
 
 def test_a_sequence_that_goes_through_the_stages_again_tells_everything_once(houses):

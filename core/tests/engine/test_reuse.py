@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from scheduled import EOS, House
+from scheduled import EOS, House, events
 
 from truecluster._engine.pages import Pages, lengthen
+from truecluster._engine.requests import CachedEvent, TokenEvent
 from truecluster._wire.steps import Opened
 from truecluster.nn import PAGE
 
@@ -26,11 +27,25 @@ def test_the_second_of_two_with_one_beginning_starts_where_they_part():
     house = House(pages=80, max_tokens=256, context=2000)
     house.add([*SYSTEM, 7, 8, 9])
     assert sum(through(house)) == 1003
-    house.add([*SYSTEM, 5, 6])
+    second = house.add([*SYSTEM, 5, 6])
     step = house.step()
     assert step.opened == (Opened(2, SHARED),)
     assert len(step.ids) == 1002 - SHARED
     assert len(step.pages) == 32
+    house.answer(step)
+    assert events(second) == [CachedEvent(SHARED), TokenEvent(7)]
+
+
+def test_a_sequences_own_pages_are_not_told_as_found():
+    """It gives them up to an older one, and they still rest there when it goes on."""
+    house = House(pages=80, max_tokens=256)
+    first = house.add(SYSTEM[:200])
+    house.answer(house.step())
+    assert events(first) == [TokenEvent(7)]
+    first.forget()
+    first.start([0, 1])
+    first.tell()
+    assert events(first) == [TokenEvent(7)]
 
 
 def test_the_last_token_always_goes_through_the_stages():

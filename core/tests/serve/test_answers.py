@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
 import openai
 import pytest
-from openai_shapes import validate
+from openai_shapes import counted, validate
 
-from truecluster._engine.requests import FinishedEvent, TokenEvent
+from truecluster._engine.requests import CachedEvent, FinishedEvent, TokenEvent
 from truecluster.api import RequestError
 
 COMPLETION = {"model": "tiny", "prompt": "abc"}
@@ -32,7 +33,7 @@ def test_a_completion_has_openais_shape_and_right_counts(client: httpx.Client, r
     assert response.status_code == 200
     assert body["model"] == "tiny"
     assert body["choices"] == [{"index": 0, "text": "Hello", "finish_reason": "stop", "logprobs": None}]
-    assert body["usage"] == {"prompt_tokens": 3, "completion_tokens": 6, "total_tokens": 9}
+    assert body["usage"] == counted(3, 6)
     asked = running.state.engine.asked[0]
     assert (asked.prompt, asked.max_tokens) == (tuple(b"abc"), 16)
     assert (asked.sampling.temperature, asked.sampling.top_p, asked.sampling.seed) == (1.0, 1.0, None)
@@ -44,7 +45,7 @@ def test_a_chat_has_openais_shape_and_right_counts(client: httpx.Client, running
     assert body["model"] == "org/tiny"
     message = {"role": "assistant", "content": "Hello", "refusal": None}
     assert body["choices"] == [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}]
-    assert body["usage"] == {"prompt_tokens": 8, "completion_tokens": 6, "total_tokens": 14}
+    assert body["usage"] == counted(8, 6)
     asked = running.state.engine.asked[0]
     assert (asked.prompt, asked.max_tokens) == ((*b"user:hi", 128), 92)
 
@@ -97,8 +98,26 @@ def test_prompts_may_be_ids_and_several(client: httpx.Client, running: Any) -> N
     body = client.post("/v1/completions", json={**COMPLETION, "prompt": ["a", [1, 2], "bcd"]}).json()
     validate(body, "CreateCompletionResponse")
     assert [choice["index"] for choice in body["choices"]] == [0, 1, 2]
-    assert body["usage"] == {"prompt_tokens": 6, "completion_tokens": 18, "total_tokens": 24}
+    assert body["usage"] == counted(6, 18)
     assert {request.prompt for request in running.state.engine.asked} == {(1, 2), (0x61,), tuple(b"bcd")}
+
+
+def test_tokens_that_lay_in_pages_are_counted_for_each_prompt_once(client: httpx.Client, running: Any) -> None:
+    """Also where a stop string ends the answer before the engine does."""
+    running.state.engine.events = [
+        CachedEvent(2),
+        *map(TokenEvent, b"Hello"),
+        FinishedEvent(reason="stop", generated=6),
+    ]
+    body = client.post("/v1/completions", json={**COMPLETION, "prompt": ["abc", "abcd"], "n": 2}).json()
+    validate(body, "CreateCompletionResponse")
+    assert body["usage"] == counted(7, 24, cached=4)
+    body = client.post("/v1/completions", json={**COMPLETION, "stop": "l"}).json()
+    assert body["usage"] == counted(3, 3, cached=2)
+    stream = {"stream": True, "stream_options": {"include_usage": True}}
+    *_, usage, done, _ = client.post("/v1/completions", json={**COMPLETION, "n": 2, **stream}).text.split("\n\n")
+    assert done == "data: [DONE]"
+    assert json.loads(usage.removeprefix("data: "))["usage"] == counted(3, 12, cached=2)
 
 
 def test_no_tokens_asked_is_length(client: httpx.Client, running: Any) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from openai_shapes import validate, validate_completion_chunk
+from openai_shapes import counted, validate, validate_completion_chunk
 
-from truecluster._engine.requests import FinishedEvent, TokenEvent
+from truecluster._engine.requests import FinishedEvent, PromptEvent, TokenEvent
 from truecluster._pipeline.logprobs import Logprobs
 
 COMPLETION = {"model": "tiny", "prompt": "abc"}
@@ -111,10 +111,50 @@ def test_no_token_has_no_logprobs(client: httpx.Client, running: Any) -> None:
     assert chat["choices"][0]["logprobs"] == {"content": [], "refusal": None}
 
 
-def test_those_of_an_echoed_prompt_are_refused(client: httpx.Client) -> None:
-    """API-15: rather than left out."""
-    response = client.post("/v1/completions", json={**COMPLETION, "echo": True, "logprobs": 1})
-    assert (response.status_code, response.json()["error"]["param"]) == (400, "logprobs")
+@pytest.fixture
+def scoring(spoken: Any) -> Any:
+    """As `spoken`, and how likely ``abc`` is."""
+    scores = [Logprobs(-2.0, ((97, -0.5), (98, -2.0))), Logprobs(-math.inf, ((97, -0.25), (98, -1.5)))]
+    spoken.events = [*map(PromptEvent, scores), *spoken.events]
+    return spoken
+
+
+def test_those_of_an_echoed_prompt_come_first(client: httpx.Client, scoring: Any) -> None:
+    """API-15: nothing comes before the first token, of which OpenAI says null."""
+    body = {**COMPLETION, "echo": True, "logprobs": 2}
+    answer = client.post("/v1/completions", json=body).json()
+    validate(answer, "CreateCompletionResponse")
+    assert [request.prompt_logprobs for request in scoring.asked] == [True]
+    (choice,) = answer["choices"]
+    assert choice["text"] == "abcab!"
+    found = choice["logprobs"]
+    assert found["tokens"] == ["a", "b", "c", "a", "b", "!"]
+    assert found["token_logprobs"] == [None, -2.0, -9999.0, -0.5, -3.0, -9999.0]
+    assert found["top_logprobs"][:3] == [None, {"a": -0.5, "b": -2.0}, {"a": -0.25, "b": -1.5, "c": -9999.0}]
+    assert found["text_offset"] == [0, 1, 2, 3, 4, 5]
+    chunks = streamed(client.post("/v1/completions", json={**body, "stream": True}))
+    for chunk in chunks:
+        validate_completion_chunk(chunk)
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == "abcab!"
+    pieces = [chunk["choices"][0]["logprobs"] for chunk in chunks if chunk["choices"][0]["logprobs"]]
+    assert {name: [one for piece in pieces for one in piece[name]] for name in found} == found
+
+
+def test_a_prompt_alone_is_scored(client: httpx.Client, scoring: Any) -> None:
+    """As tools ask that measure how likely texts are: token ids, no answer."""
+    scoring.events = [*scoring.events[:2], FinishedEvent(reason="length", generated=0)]
+    asked = {"prompt": [[97, 98, 99]], "echo": True, "logprobs": 1, "max_tokens": 0}
+    body = client.post("/v1/completions", json={**COMPLETION, **asked}).json()
+    (choice,) = body["choices"]
+    assert (choice["text"], choice["finish_reason"]) == ("abc", "length")
+    assert choice["logprobs"]["token_logprobs"] == [None, -2.0, -9999.0]
+    assert body["usage"] == counted(3, 0)
+
+
+def test_an_echo_without_them_asks_for_none(client: httpx.Client, running: Any) -> None:
+    choice = client.post("/v1/completions", json={**COMPLETION, "echo": True}).json()["choices"][0]
+    assert (choice["text"], choice["logprobs"]) == ("abcHello", None)
+    assert [request.prompt_logprobs for request in running.state.engine.asked] == [False]
 
 
 def test_the_official_client_reads_them(official: openai.OpenAI, spoken: Any) -> None:

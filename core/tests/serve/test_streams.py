@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from openai_shapes import validate, validate_completion_chunk
+from openai_shapes import counted, validate, validate_completion_chunk
 from sockets import open_request, wait_until
 
 from truecluster._engine.requests import Event, FinishedEvent, TokenEvent
@@ -92,7 +92,7 @@ def test_usage_comes_in_a_last_chunk_without_choices(client: httpx.Client, path:
     assert all(chunk["usage"] is None and len(chunk["choices"]) == 1 for chunk in found)
     prompt = 3 if path == "/v1/completions" else 8
     assert last["choices"] == []
-    assert last["usage"] == {"prompt_tokens": prompt, "completion_tokens": 12, "total_tokens": prompt + 12}
+    assert last["usage"] == counted(prompt, 12)
     assert last["id"] == found[0]["id"]
 
 
@@ -117,7 +117,7 @@ def test_several_choices_each_have_their_own_text_and_reason(
         texts = [c["text"] if "text" in c else c["message"]["content"] for c in whole["choices"]]
         assert texts == ["one", "four", ""]
         prompt = 3 if path == "/v1/completions" else 8
-        assert whole["usage"] == {"prompt_tokens": prompt, "completion_tokens": 10, "total_tokens": prompt + 10}
+        assert whole["usage"] == counted(prompt, 10)
 
 
 def test_choices_are_numbered_prompt_by_prompt(client: httpx.Client, running: Any) -> None:
@@ -127,7 +127,7 @@ def test_choices_are_numbered_prompt_by_prompt(client: httpx.Client, running: An
     *found, last = chunks(client.post("/v1/completions", json=body))
     assert [text_of(found, i) for i in range(4)] == ["x", "y", "x", "y"]
     assert [request.prompt for request in running.state.engine.asked] == [(97,), (97,), (98, 99), (98, 99)]
-    assert last["usage"] == {"prompt_tokens": 3, "completion_tokens": 8, "total_tokens": 11}
+    assert last["usage"] == counted(3, 8)
 
 
 @pytest.mark.parametrize(("path", "body"), ROUTES)

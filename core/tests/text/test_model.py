@@ -99,3 +99,10 @@ def test_options_name_the_field_that_is_wrong(options: Any) -> None:
     with pytest.raises(RequestError) as refused:
         TextOptions(**options)
     assert refused.value.param == next(iter(options))
+
+
+def test_an_echo_with_log_probabilities_asks_for_those_of_the_prompt(model: TextModel) -> None:
+    plain = model.prepare_completion([256, 0x61], TextOptions(echo=True))
+    assert (plain.prefix, plain.offsets, plain.tokens.prompt_logprobs) == ("<|im_start|>a", (), False)
+    scored = model.prepare_completion([256, 0x61], TextOptions(echo=True, sampling=Sampling(logprobs=0)))
+    assert (scored.prefix, scored.offsets, scored.tokens.prompt_logprobs) == ("<|im_start|>a", (0, 12), True)

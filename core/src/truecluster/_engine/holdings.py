@@ -37,9 +37,7 @@ class Holdings:
         lacking = chain[self._pages.known(chain) :][:1]
         if lacking and any(s.started and lacking[0] in s.chain[s.kept :] for s in active):
             return False
-        sequence.pages = self._pages.share(chain)
-        sequence.sent, sequence.kept, sequence.started = len(sequence.pages) * PAGE, len(sequence.pages), True
-        sequence.cached = sequence.sent if sequence.cached is None else sequence.cached
+        sequence.start(self._pages.share(chain))
         return True
 
     def extend(self, sequence: Sequence) -> bool:

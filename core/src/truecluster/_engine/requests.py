@@ -81,6 +81,16 @@ class Request:
 
 
 @attrs.frozen
+class CachedEvent:
+    """So many tokens of the prompt, the first ones, don't go through the stages: pages hold what they would make.
+
+    The first event, where there are any.
+    """
+
+    tokens: int
+
+
+@attrs.frozen
 class PromptEvent:
     """How likely the next token of the prompt is, from the second one on: nothing comes before the first."""
 
@@ -97,18 +107,14 @@ class TokenEvent:
 
 @attrs.frozen(kw_only=True)
 class FinishedEvent:
-    """The last event of a request. ``message`` says what failed, for the user, where ``reason`` is ``error``.
-
-    The first ``cached`` tokens of the prompt were found in pages and didn't go through the stages.
-    """
+    """The last event of a request. ``message`` says what failed, for the user, where ``reason`` is ``error``."""
 
     reason: FinishReason
     generated: int
-    cached: int = 0
     message: str | None = None
 
 
-Event = PromptEvent | TokenEvent | FinishedEvent
+Event = CachedEvent | PromptEvent | TokenEvent | FinishedEvent
 
 OnEvent = Callable[[Event], None]
 """Called on the engine's thread, or on that of whoever submits or cancels a request that no run has taken yet.

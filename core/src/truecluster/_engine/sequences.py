@@ -9,7 +9,7 @@ from truecluster._pipeline.machines import REQUEST, Machine, RequestState
 from truecluster._pipeline.sampler import SampleParams
 from truecluster.nn import PAGE
 
-from .requests import FinishedEvent, FinishReason, OnEvent, PromptEvent, Request, TokenEvent
+from .requests import CachedEvent, FinishedEvent, FinishReason, OnEvent, PromptEvent, Request, TokenEvent
 
 UNOPENED = -1
 ASKED_AT_ONCE = 32
@@ -27,7 +27,7 @@ class Sequence:
     ``number`` is what the stages know it by. ``chain`` are the keys of its full pages, in order; of its ``pages``,
     the stages were told of the first ``named``, and the first ``kept`` are there for others to share. Logits of the
     first ``asked`` tokens are under way, have come, or are of no interest; those that the prompt's first ``judged``
-    tokens have log-probabilities from have come. ``cached`` is what ``sent`` began with at first.
+    tokens have log-probabilities from have come.
     """
 
     request: Request
@@ -39,13 +39,13 @@ class Sequence:
     admitted: int = 0
     """Which one it was, of all that a run let in."""
     generated: int = 0
-    untold: list[PromptEvent | TokenEvent] = attrs.field(factory=list)
+    untold: list[CachedEvent | PromptEvent | TokenEvent] = attrs.field(factory=list)
     judged: int = 1
     asked: int = attrs.field(default=attrs.Factory(lambda self: self.heard, takes_self=True))
-    cached: int | None = None
     chain: list[bytes] = attrs.field(factory=list)
     number: int = UNOPENED
     update: int = 0
+    began: bool = False
     started: bool = False
     sent: int = 0
     pages: list[int] = attrs.field(factory=list)
@@ -100,6 +100,13 @@ class Sequence:
     def finished(self) -> bool:
         return self.machine.state is RequestState.FINISHED
 
+    def start(self, pages: list[int]) -> None:
+        """Begin with full ``pages`` of others; what they spare is told the first time, when none are its own."""
+        self.pages, self.kept, self.sent, self.started = pages, len(pages), len(pages) * PAGE, True
+        if pages and not self.began:
+            self.untold.append(CachedEvent(self.sent))
+        self.began = True
+
     def judge(self, logprobs: Logprobs) -> None:
         """So likely is the next token of the prompt."""
         self.judged += 1
@@ -129,5 +136,4 @@ class Sequence:
     def finish(self, reason: FinishReason, message: str | None = None) -> None:
         self.tell()
         if self.machine.try_to(RequestState.FINISHED):
-            cached = self.cached or 0
-            self.on_event(FinishedEvent(reason=reason, generated=self.generated, cached=cached, message=message))
+            self.on_event(FinishedEvent(reason=reason, generated=self.generated, message=message))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
+from itertools import compress
 from typing import Any
 
 from truecluster._text import AnswerEnd, Completion, TextRequest
@@ -16,10 +17,19 @@ from .shapes import Shape
 _FINGERPRINT = f"truecluster-{version('truecluster')}"
 
 
-def usage(requests: Sequence[TextRequest], generated: int) -> dict[str, int]:
-    """A ``CompletionUsage``; a prompt that is answered in several ways counts once."""
-    prompt = sum(len(request.tokens.prompt) for request in requests if request.tokens.choice == 0)
-    return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}
+def usage(requests: Sequence[TextRequest], cached: Iterable[int], generated: int) -> dict[str, Any]:
+    """A ``CompletionUsage``; a prompt that is answered in several ways counts once.
+
+    ``cached`` has for each request how many tokens of its prompt didn't go through the model.
+    """
+    first = [request.tokens.choice == 0 for request in requests]
+    prompt = sum(len(request.tokens.prompt) for request in compress(requests, first))
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": generated,
+        "total_tokens": prompt + generated,
+        "prompt_tokens_details": {"cached_tokens": sum(compress(cached, first))},
+    }
 
 
 def heading(shape: Shape, kind: str, model: str) -> dict[str, Any]:
@@ -47,7 +57,7 @@ def answer(shape: Shape, model: str, requests: Sequence[TextRequest], done: Sequ
             choice(i, shape.whole(one.text), shape.logprobs(one.scores) if asked else None, one.finish_reason)
             for i, one in enumerate(done)
         ],
-        "usage": usage(requests, sum(one.completion_tokens for one in done)),
+        "usage": usage(requests, [one.cached_tokens for one in done], sum(one.completion_tokens for one in done)),
     }
 
 

@@ -21,12 +21,14 @@ class Chunks:
         self._include_usage = include_usage
         self._heading = heading(shape, shape.chunk_object, model)
         self._begun: set[int] = set()
+        self._cached = [0] * len(requests)
         self._generated = 0
 
     def of(self, index: int, event: TextEvent) -> list[dict[str, Any]]:
         """The chunks that an event of choice ``index`` makes. Raises `NodeError` where the choice failed."""
         chunks = self._first(index)
         if isinstance(event, TextFinished):
+            self._cached[index] = event.cached
             self._generated += event.generated
             return [*chunks, self._chunk(index, self._shape.last, reason=succeeded(event))]
         logprobs = self._shape.logprobs(event.scores) if event.scores else None
@@ -36,7 +38,7 @@ class Chunks:
         """What follows once every choice has ended."""
         if not self._include_usage:
             return []
-        return [{**self._heading, "choices": [], "usage": usage(self._requests, self._generated)}]
+        return [{**self._heading, "choices": [], "usage": usage(self._requests, self._cached, self._generated)}]
 
     def _first(self, index: int) -> list[dict[str, Any]]:
         if self._shape.first is None or index in self._begun:

@@ -20,13 +20,22 @@ def chat_logprobs(scores: Sequence[Scored]) -> Piece:
 
 
 def completion_logprobs(scores: Sequence[Scored]) -> Piece:
-    """Those of a completion's choice; a token's own is among its top ones, also where it is none of the likeliest."""
+    """Those of a completion's choice; a token's own is among its top ones, also where it is none of the likeliest.
+
+    Of a token that nothing comes before both are null, as OpenAI's are.
+    """
     return {
         "tokens": [_name(one.token) for one in scores],
         "token_logprobs": [_finite(one.token) for one in scores],
-        "top_logprobs": [{_name(each): _finite(each) for each in (*one.top, one.token)} for one in scores],
+        "top_logprobs": [_top(one) for one in scores],
         "text_offset": [one.offset for one in scores],
     }
+
+
+def _top(one: Scored) -> Piece | None:
+    if one.token.logprob is None:
+        return None
+    return {_name(each): _finite(each) for each in (*one.top, one.token)}
 
 
 def _chat_token(token: Likely) -> dict[str, Any]:
@@ -41,5 +50,5 @@ def _name(token: Likely) -> str:
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in token.data)
 
 
-def _finite(token: Likely) -> float:
-    return max(token.logprob, LEAST)
+def _finite(token: Likely) -> float | None:
+    return None if token.logprob is None else max(token.logprob, LEAST)

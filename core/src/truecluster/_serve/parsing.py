@@ -47,8 +47,6 @@ def parse_completion(raw: bytes, defaults: Sampling) -> CompletionCall:
     _only_best(fields, choices)
     max_tokens, echo = fields.take("max_tokens", integer(0, _INT32), None), fields.take("echo", boolean, False)
     logprobs = fields.take("logprobs", integer(0, 5), None)
-    if echo and logprobs is not None:
-        raise RequestError("'logprobs' of an echoed prompt aren't supported yet; leave out 'echo' or them", "logprobs")
     return CompletionCall(
         model=model,
         prompts=prompts,

@@ -11,6 +11,7 @@ from truecluster._engine.requests import Request
 from truecluster.api import Checkpoint, RequestError
 
 from .defaults import eos_ids
+from .echo import offsets
 from .requests import TextOptions, TextRequest
 from .templates import ChatTemplates
 from .tokenizer import Tokenizer
@@ -62,12 +63,22 @@ class TextModel:
         if not ids:
             raise RequestError("the prompt is empty; give at least one token", "prompt")
         request = self._request(ids, self.eos, options, COMPLETION_TOKENS, "prompt")
-        return attrs.evolve(request, prefix=self._text_of(prompt)) if options.echo else request
+        return self._echoing(request, self._text_of(prompt)) if options.echo else request
 
     def prepare_chat(self, messages: Sequence[Mapping[str, Any]], options: TextOptions) -> TextRequest:
         """Messages as OpenAI's API has them, through the model's chat template. As `prepare_completion`."""
         ids = self.templates.encode(messages)
         return self._request(ids, self.chat_eos, options, self.context, "messages")
+
+    def _echoing(self, request: TextRequest, text: str) -> TextRequest:
+        """With the prompt's ``text``, and its tokens' log-probabilities where the answer's are asked for."""
+        tokens = request.tokens
+        if tokens.sampling.logprobs is None:
+            return attrs.evolve(request, prefix=text)
+        places = offsets(self.tokenizer, tokens.prompt, text)
+        return attrs.evolve(
+            request, tokens=attrs.evolve(tokens, prompt_logprobs=True), prefix=text, offsets=places
+        )
 
     def _encoded(self, prompt: str) -> list[int]:
         require_unicode(prompt, "prompt")

@@ -44,12 +44,16 @@ class TextOptions:
 
 @attrs.frozen(kw_only=True)
 class TextRequest:
-    """A prompt ready for an engine, and what turns its tokens into text. The answer's text begins with ``prefix``."""
+    """A prompt ready for an engine, and what turns its tokens into text. The answer's text begins with ``prefix``.
+
+    ``offsets`` say where in it the prompt's tokens begin whose log-probabilities are told.
+    """
 
     tokens: Request
     stop: tuple[str, ...]
     tokenizer: Tokenizer
     prefix: str = ""
+    offsets: tuple[int, ...] = ()
 
     def choices(self, count: int) -> list[TextRequest]:
         """The same request ``count`` times, each to be answered in its own way."""
@@ -71,12 +75,14 @@ class TextDelta:
 class TextFinished:
     """The last event. ``ids`` are the tokens without the one that ended them; ``generated`` is what usage counts.
 
-    ``message`` says what failed where ``reason`` is ``error``.
+    ``cached`` tokens of the prompt didn't go through the model. ``message`` says what failed where ``reason`` is
+    ``error``.
     """
 
     reason: FinishReason
     ids: tuple[int, ...]
     generated: int
+    cached: int = 0
     message: str | None = None
 
 
@@ -92,6 +98,7 @@ class Completion:
     finish_reason: AnswerEnd
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0
     scores: tuple[Scored, ...] = ()
 
 

@@ -7,15 +7,21 @@ import attrs
 
 @attrs.frozen
 class Likely:
-    """A token as bytes, which may be half a character, and its natural log-probability, which may be -inf."""
+    """A token as bytes, which may be half a character, and its natural log-probability, which may be -inf.
+
+    ``None`` where nothing comes before it.
+    """
 
     data: bytes
-    logprob: float
+    logprob: float | None
 
 
 @attrs.frozen(kw_only=True)
 class Scored:
-    """A token of the answer, the likeliest ones in its place, and where in the answer it begins (characters)."""
+    """A token of the answer or of the prompt that it echoes, the likeliest ones in its place, and where it begins.
+
+    ``offset`` is in characters of the answer.
+    """
 
     token: Likely
     top: tuple[Likely, ...]

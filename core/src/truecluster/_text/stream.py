@@ -12,7 +12,8 @@ from queue import SimpleQueue
 
 from anyio import to_thread
 
-from truecluster._engine.requests import Event, FinishedEvent, FinishReason, TokenEvent
+from truecluster._engine.requests import Event, FinishedEvent, FinishReason, PromptEvent, TokenEvent
+from truecluster._pipeline.logprobs import Logprobs
 from truecluster.api import NodeError
 
 from .requests import AnswerEnd, Completion, Engine, Handle, TextDelta, TextEvent, TextFinished, TextRequest
@@ -34,22 +35,42 @@ class Assembler:
         self._seen = len(request.prefix)  # characters of the answer, with those that are held back
         self._given = 0
         self._scores: list[Scored] = []
+        self._unscored = deque(zip(request.tokens.prompt, request.offsets, strict=False))
+        if self._unscored:
+            self._score(*self._unscored.popleft(), None)
+        self._cached = 0
         self._ids: list[int] = []
         self.done = False
 
     def feed(self, events: Iterable[Event]) -> list[TextEvent]:
         """The text events that follow; what comes after the end is dropped."""
-        answer, self._prefix = self._delta(self._prefix), ""
+        answer = self._echo()
         for event in events:
-            if not self.done:
-                answer += self._finish(event) if isinstance(event, FinishedEvent) else self._token(event)
+            answer += [] if self.done else self._hear(event)
         return answer
+
+    def _hear(self, event: Event) -> list[TextEvent]:
+        if isinstance(event, FinishedEvent):
+            return self._finish(event)
+        if isinstance(event, TokenEvent):
+            return self._token(event)
+        if isinstance(event, PromptEvent):
+            self._score(*self._unscored.popleft(), event.logprobs)
+            return self._echo()
+        self._cached = event.tokens
+        return []
+
+    def _echo(self) -> list[TextEvent]:
+        """The echoed prompt, once it is known how likely its tokens are, where that is asked for."""
+        if self._unscored:
+            return []
+        text, self._prefix = self._prefix, ""
+        return self._delta(text)
 
     def _token(self, event: TokenEvent) -> list[TextEvent]:
         self._ids.append(event.id)
-        if (told := event.logprobs) is not None:
-            top = tuple(self._likely(*each) for each in told.top)
-            self._scores.append(Scored(token=self._likely(event.id, told.own), top=top, offset=self._seen))
+        if event.logprobs is not None:
+            self._score(event.id, self._seen, event.logprobs)
         fresh = "" if self._tokenizer.is_control(event.id) else self._detokenizer.push(event.id)
         self._seen += len(fresh)
         text, stopped = self._stops.push(fresh)
@@ -69,12 +90,17 @@ class Assembler:
         del self._scores[: len(ready)]
         return [TextDelta(text, ready)] if text or ready else []
 
-    def _likely(self, id: int, logprob: float) -> Likely:
+    def _score(self, id: int, offset: int, told: Logprobs | None) -> None:
+        top = tuple(self._likely(*each) for each in told.top) if told else ()
+        self._scores.append(Scored(token=self._likely(id, told and told.own), top=top, offset=offset))
+
+    def _likely(self, id: int, logprob: float | None) -> Likely:
         return Likely(self._tokenizer.bytes_of(id), logprob)
 
     def _end(self, reason: FinishReason, generated: int, message: str | None = None) -> list[TextEvent]:
         self.done = True
-        return [TextFinished(reason=reason, ids=tuple(self._ids), generated=generated, message=message)]
+        ids, cached = tuple(self._ids), self._cached
+        return [TextFinished(reason=reason, ids=ids, generated=generated, cached=cached, message=message)]
 
 
 def stream(engine: Engine, request: TextRequest) -> Generator[TextEvent, None, None]:
@@ -179,6 +205,7 @@ def _completion(request: TextRequest, events: list[TextEvent]) -> Completion:
         ids=finished.ids,
         finish_reason=succeeded(finished),
         prompt_tokens=len(request.tokens.prompt),
+        cached_tokens=finished.cached,
         completion_tokens=finished.generated,
         scores=tuple(scored for delta in deltas for scored in delta.scores),
     )
