@@ -69,6 +69,7 @@ def test_tokens_go_only_where_a_penalty_needs_them(params, prompt, answer):
         {"logprobs": 21},
         {"logprobs": -1},
         {"prompt": b"\0" * ((1 << 17) + 1)},
+        {"mask": b"\0" * ((1 << 17) + 1)},
         {"answer": (-1,)},
         {"answer": (0,) * ((1 << 17) + 1)},
         {"given": (-1,)},

@@ -209,6 +209,7 @@ class Engine:
         step = scheduler.next_step() if run.in_flight < run.plan.depth else None
         if step is not None:
             run.send(step)
+            scheduler.constrain()
         scheduler.tell()
         if step is None and run.in_flight:
             answer = run.receive()

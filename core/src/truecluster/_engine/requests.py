@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import attrs
 
@@ -62,11 +62,27 @@ class Sampling:
     seed: int | None = attrs.field(default=None, validator=_between(-(1 << 63), (1 << 63) - 1))
 
 
+class Constraint(Protocol):
+    """Which tokens one answer may have next. It is used on the engine's thread alone."""
+
+    def mask(self) -> bytes:
+        """A bit for each id that may come next, least significant first; the request's eos ids where it may end.
+
+        Raises `RequestError` where that can't be told.
+        """
+        ...
+
+    def accept(self, token: int) -> bool:
+        """``token``, which is no eos id, came next; says whether nothing may follow it."""
+        ...
+
+
 @attrs.frozen(kw_only=True)
 class Request:
     """A prompt in tokens, at least one. ``max_tokens`` counts what is generated; any id of ``eos`` ends it.
 
     ``choice`` tells apart requests that differ in nothing else, so that one seed gives each an answer of its own.
+    ``constraint`` makes what says which tokens the answer may have.
     Requests of different ``owner`` take turns where they have to wait.
     ``prompt_logprobs``: with the sampling's ``logprobs`` the prompt's tokens are told, too, as `PromptEvent`.
     """
@@ -75,6 +91,7 @@ class Request:
     max_tokens: int
     eos: frozenset[int]
     sampling: Sampling = Sampling()
+    constraint: Callable[[], Constraint] | None = None
     choice: int = 0
     owner: str = ""
     prompt_logprobs: bool = False

@@ -22,6 +22,7 @@ from truecluster._pipeline.machines import RequestState
 from truecluster._pipeline.run import Capacity, Step
 from truecluster._pipeline.sampler import NOT_A_TOKEN
 from truecluster._pipeline.sampling import SampleUpdate
+from truecluster.api import RequestError
 from truecluster.nn import PAGE
 
 from .groups import Groups
@@ -105,6 +106,13 @@ class Scheduler:
             if sequence.number == number:
                 self._deliver(sequence, token, likely)
 
+    def constrain(self) -> None:
+        """Tell the head which tokens may come in the step that was sent.
+
+        It waits for that where the stages are done first; they work while grammars are asked.
+        """
+        self._steps.constrain(self._mask_of)
+
     def tell(self) -> None:
         """Hand every token that has come to whoever asked."""
         for sequence in self.active:
@@ -118,6 +126,16 @@ class Scheduler:
                 sequence.finish("cancelled")
             sequence.finish("error", message)
         self.active.clear()
+
+    def _mask_of(self, sequence: Sequence) -> bytes:
+        """No token may come where the constraint fails, which ends the request."""
+        assert sequence.constraint is not None
+        try:
+            return sequence.constraint.mask()
+        except RequestError as error:
+            sequence.finish("error", str(error))
+            self._release(sequence)
+            return b""
 
     def _deliver(self, sequence: Sequence, token: int, logprobs: Logprobs | None) -> None:
         if token == NOT_A_TOKEN:

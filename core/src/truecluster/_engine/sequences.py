@@ -9,11 +9,25 @@ from truecluster._pipeline.machines import REQUEST, Machine, RequestState
 from truecluster._pipeline.sampler import SampleParams
 from truecluster.nn import PAGE
 
-from .requests import CachedEvent, FinishedEvent, FinishReason, OnEvent, PromptEvent, Request, TokenEvent
+from .requests import (
+    CachedEvent,
+    Constraint,
+    FinishedEvent,
+    FinishReason,
+    OnEvent,
+    PromptEvent,
+    Request,
+    TokenEvent,
+)
 
 UNOPENED = -1
 ASKED_AT_ONCE = 32
 """Tokens of a sequence that one step may ask logits for: each costs the head up to a millisecond."""
+
+
+def _constraint(sequence: Sequence) -> Constraint | None:
+    make = sequence.request.constraint
+    return None if make is None else make()
 
 
 def _to_send(sequence: Sequence) -> list[int]:
@@ -33,6 +47,7 @@ class Sequence:
     request: Request
     params: SampleParams
     on_event: OnEvent
+    constraint: Constraint | None = attrs.field(default=attrs.Factory(_constraint, takes_self=True))
     tokens: list[int] = attrs.field(default=attrs.Factory(_to_send, takes_self=True))
     machine: Machine[RequestState] = attrs.field(factory=lambda: Machine(REQUEST, RequestState.QUEUED))
     cancelled: bool = False
@@ -121,6 +136,8 @@ class Sequence:
         else:
             self.tokens.append(token)
             self.untold.append(TokenEvent(token, logprobs))
+            if self.constraint is not None and self.constraint.accept(token):
+                self.finish("stop")
 
     def forget(self) -> None:
         """The stages don't have it any more; its tokens stay, to go through them again."""

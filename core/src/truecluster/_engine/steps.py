@@ -56,6 +56,7 @@ class Steps:
         self._updates = 0
         self._numbers = 0
         self._released: list[int] = []
+        self._unmasked: list[Sequence] = []
 
     @property
     def releases(self) -> bool:
@@ -70,6 +71,9 @@ class Steps:
     def make(self, counts: Mapping[Sequence, int], streams: int, running: int, groups: int, now: float) -> Step:
         """So many of each sequence's next tokens, from now on under way; the first ``streams`` of them decode."""
         opened = tuple([self._open(sequence) for sequence in counts if not sequence.opened])
+        for sequence in [s for s, count in counts.items() if s.constraint is not None and count == s.left]:
+            sequence.update = self._next_update()
+            self._unmasked.append(sequence)
         rows = [_row(sequence, count) for sequence, count in counts.items()]
         step = Step(
             rows=tuple(rows),
@@ -92,14 +96,24 @@ class Steps:
         self.under_way.append(Sent(load, awaited, last, now))
         return step
 
+    def constrain(self, mask_of: Callable[[Sequence], bytes]) -> None:
+        """Tell the head which tokens may come in the last step, of sequences that are constrained."""
+        for sequence in self._unmasked:
+            update = SampleUpdate(number=sequence.update, sequence=sequence.number, params=sequence.params)
+            self._update(attrs.evolve(update, mask=mask_of(sequence)))
+        self._unmasked.clear()
+
     def _open(self, sequence: Sequence) -> Opened:
         self._numbers += 1
-        self._updates += 1
-        sequence.number, sequence.update = self._numbers, self._updates
+        sequence.number, sequence.update = self._numbers, self._next_update()
         prompt, answer = sequence.request.prompt, sequence.tokens[len(sequence.request.prompt) :]
         given = prompt if sequence.asked < len(prompt) - 1 else ()
         self._update(SampleUpdate.of(sequence.update, sequence.number, sequence.params, prompt, answer, given))
         return Opened(sequence.number, sequence.sent)
+
+    def _next_update(self) -> int:
+        self._updates += 1
+        return self._updates
 
 
 def _row(sequence: Sequence, count: int) -> Row:

@@ -1,10 +1,10 @@
 """One token from one row of logits, on the host in fp32.
 
-A token depends on its logits, its parameters, its key (seed, choice, position) and, where penalties are asked for, on
-its own sequence's tokens; on nothing else: not on batch mates, not on where sampling happens.
+A token depends on its logits, its parameters, its mask, its key (seed, choice, position) and, where penalties are asked
+for, on its own sequence's tokens; on nothing else: not on batch mates, not on where sampling happens.
 
 What is asked for applies in this order, which is that of transformers: bias, repetition, presence and frequency
-penalty, temperature, top-k, top-p, min-p. Greedy is the likeliest after bias and penalties.
+penalty, mask, temperature, top-k, top-p, min-p. Greedy is the likeliest after bias, penalties and mask.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import torch
 from truecluster._wire.messages import Bias
 
 from .penalties import NO_HISTORY, History, adjusted
-from .truncation import truncated
+from .truncation import masked, truncated
 
 GREEDY_BELOW = 1e-5
 """Temperatures under this are greedy: dividing by them would only overflow."""
 NOT_A_TOKEN = -1
-"""Stands for a token that could not be sampled since a logit is not finite, or there is none for it."""
+"""Stands for a token that could not be sampled: a logit is not finite, there is none for it, or nothing may come."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,12 +58,25 @@ class SampleParams:
         return self.repetition_penalty != 1
 
 
-def sample(logits: torch.Tensor, params: SampleParams, position: int, history: History = NO_HISTORY) -> int:
-    """``logits [vocab]`` fp32 → token id, or `NOT_A_TOKEN`; ``position`` is that of the token to come."""
+def sample(
+    logits: torch.Tensor,
+    params: SampleParams,
+    position: int,
+    history: History = NO_HISTORY,
+    mask: bytes | None = None,
+) -> int:
+    """``logits [vocab]`` fp32 → token id, or `NOT_A_TOKEN`; ``position`` is that of the token to come.
+
+    ``mask`` is a bit for each id that may come, least significant first; ids beyond its end may not.
+    """
     if params.logit_bias or params.counts_answer:
         logits = adjusted(logits, params, history)
     if not torch.isfinite(logits).all():
         return NOT_A_TOKEN
+    if mask is not None:
+        logits = masked(logits, mask)
+        if logits.max() == -torch.inf:
+            return NOT_A_TOKEN
     if params.temperature < GREEDY_BELOW:
         return int(logits.argmax())
     likely = ((logits - logits.max()) / params.temperature).softmax(-1)

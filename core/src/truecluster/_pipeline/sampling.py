@@ -19,10 +19,11 @@ from .sampler import NOT_A_TOKEN, SampleParams, sample, taken
 
 @attrs.frozen(kw_only=True)
 class SampleUpdate:
-    """How to sample a sequence from now on; ``number`` counts a run's updates from 1, in order.
+    """How to sample a sequence from now on; ``number`` counts a run's updates from 1.
 
-    Where penalties need them there are the prompt's tokens, a bit for each id, least significant first, and those of
-    the answer so far. ``given`` are tokens from the first on that are known, but not how likely they are.
+    ``mask`` says which tokens may come, see `sampler.sample`. A sequence's first update has more: where penalties need
+    them the prompt's tokens, a bit for each id, least significant first, and those of the answer so far; ``given`` are
+    tokens from the first on that are known, but not how likely they are.
     """
 
     number: int
@@ -31,6 +32,7 @@ class SampleUpdate:
     prompt: bytes = b""
     answer: tuple[int, ...] = ()
     given: tuple[int, ...] = ()
+    mask: bytes | None = None
 
     @classmethod
     def of(
@@ -63,6 +65,7 @@ class SampleUpdate:
             prompt=message.prompt,
             answer=message.answer,
             given=message.given,
+            mask=message.mask,
         )
 
     def message(self, run: int) -> Sample:
@@ -74,17 +77,23 @@ class SampleUpdate:
             prompt=self.prompt,
             answer=self.answer,
             given=self.given,
+            mask=self.mask,
             **attrs.asdict(self.params, recurse=False),
         )
 
 
 class SequenceSampler:
-    """Samples one sequence's tokens, one after another; takes those that are ``given`` as they are."""
+    """Samples one sequence's tokens, one after another; takes those that are ``given`` as they are.
+
+    ``number`` is that of the update that was applied last.
+    """
 
     def __init__(
         self, params: SampleParams, prompt: bytes = b"", answer: Sequence[int] = (), given: Sequence[int] = ()
     ) -> None:
         self.params = params
+        self.mask: bytes | None = None
+        self.number = 0
         self._given = given
         self._history = History(from_bits(prompt), list(answer))
 
@@ -92,12 +101,15 @@ class SequenceSampler:
         """The token at ``position`` from ``logits [vocab]`` fp32, as `sampler.sample`, and what is told of it."""
         params = self.params
         given = position < len(self._given)
-        token = taken(logits, self._given[position]) if given else sample(logits, params, position, self._history)
+        token = taken(logits, self._given[position]) if given else self._draw(logits, position)
         if token == NOT_A_TOKEN:
             return token, None
         if params.counts_answer and not given:
             self._history.answer.append(token)
         return token, None if params.logprobs is None else logprobs_of(logits, token, params.logprobs)
+
+    def _draw(self, logits: torch.Tensor, position: int) -> int:
+        return sample(logits, self.params, position, self._history, self.mask)
 
 
 UNTOLD = SequenceSampler(SampleParams())
@@ -110,24 +122,28 @@ class SampleTable:
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._changed = threading.Condition()
-        self._applied = 0
         self._samplers: dict[int, SequenceSampler] = {}
 
     def apply(self, update: SampleUpdate) -> None:
-        """Take an update; they arrive in the order of their numbers."""
-        sampler = SequenceSampler(update.params, update.prompt, update.answer, update.given)
+        """Take an update; those of one sequence arrive in the order of their numbers."""
         with self._changed:
-            self._samplers[update.sequence] = sampler
-            self._applied = update.number
+            sampler = self._samplers.get(update.sequence)
+            if sampler is None:
+                sampler = SequenceSampler(update.params, update.prompt, update.answer, update.given)
+                self._samplers[update.sequence] = sampler
+            sampler.params, sampler.mask, sampler.number = update.params, update.mask, update.number
             self._changed.notify_all()
 
     def of(self, sequence: int, number: int) -> SequenceSampler:
-        """The sequence's sampler once update ``number`` is applied. Raises `EdgeTimeout` if it doesn't come."""
+        """The sequence's sampler once its update ``number`` is applied. Raises `EdgeTimeout` if that doesn't come."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._applied >= number, self._timeout):
+            if not self._changed.wait_for(lambda: self._now(sequence).number >= number, self._timeout):
                 raise EdgeTimeout(f"sampling update {number} didn't arrive within {self._timeout:g} s")
-            return self._samplers.get(sequence, UNTOLD)
+            return self._now(sequence)
 
     def forget(self, sequence: int) -> None:
         with self._changed:
             self._samplers.pop(sequence, None)
+
+    def _now(self, sequence: int) -> SequenceSampler:
+        return self._samplers.get(sequence, UNTOLD)

@@ -9,6 +9,13 @@ SHORTLIST = 256
 """Most likely tokens that are looked at before the whole vocabulary is sorted."""
 
 
+def masked(logits: torch.Tensor, mask: bytes) -> torch.Tensor:
+    """``logits [vocab]`` with -inf where ``mask`` has no bit, least significant first, a new tensor."""
+    whole = np.frombuffer(mask.ljust(-(-logits.numel() // 8), b"\0"), dtype=np.uint8)
+    bits = np.unpackbits(whole, count=logits.numel(), bitorder="little")
+    return torch.where(torch.from_numpy(bits.view(bool)), logits, -torch.inf)
+
+
 def truncated(likely: torch.Tensor, top_k: int, top_p: float, min_p: float) -> torch.Tensor:
     """``likely [vocab]``, which sums to 1, after top-k, top-p and min-p; what they leave isn't scaled up.
 

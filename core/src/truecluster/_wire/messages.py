@@ -232,7 +232,8 @@ class Sample:
     ``logprobs`` is how many of the likeliest tokens are told beside a token's own log-probability, ``None`` for
     neither. ``prompt`` is a bit for each token that the prompt has, least significant first; ``answer`` are the tokens
     sampled before. Both are empty where no penalty needs them. ``given`` are tokens, from the sequence's first on, that
-    aren't sampled where logits for them are wanted: their own log-probabilities are told.
+    aren't sampled where logits for them are wanted: their own log-probabilities are told. These three come with a
+    sequence's first message. ``mask`` is a bit for each token that may come next, as in ``prompt``; ``None``: any may.
     """
 
     run: int = _amount()
@@ -252,6 +253,7 @@ class Sample:
     prompt: bytes = attrs.field(default=b"", validator=max_len(limits.MAX_SEEN))
     answer: tuple[int, ...] = attrs.field(default=(), validator=[max_len(limits.MAX_TOKENS), deep_iterable(ge(0))])
     given: tuple[int, ...] = attrs.field(default=(), validator=[max_len(limits.MAX_TOKENS), deep_iterable(ge(0))])
+    mask: bytes | None = attrs.field(default=None, validator=optional(max_len(limits.MAX_SEEN)))
 
 
 @attrs.frozen(kw_only=True)
