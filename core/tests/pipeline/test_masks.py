@@ -37,9 +37,10 @@ def bits(*ids: int) -> bytes:
         (bits(15), NOT_A_TOKEN),
     ],
 )
-@pytest.mark.parametrize("params", [{}, {"temperature": 1.0, "top_k": 1}, {"temperature": 1.0, "top_p": 0.001}], ids=str)
+@pytest.mark.parametrize("params", [{}, {"top_k": 1}, {"top_p": 0.001}], ids=str)
 def test_the_likeliest_that_may_come(mask, expected, params):
-    assert sample(LOGITS, SampleParams(**params), 5, mask=mask) == expected
+    drawn = SampleParams(**params, temperature=1.0 if params else 0.0)
+    assert sample(LOGITS, drawn, 5, mask=mask) == expected
 
 
 @given(

@@ -15,6 +15,7 @@ from . import tables
 from .body import parse_body
 from .calls import ChatCall, CompletionCall, Prompt, Streaming
 from .fields import Check, Fields, biases, boolean, integer, number, refuse, stop_strings, string
+from .formats import response_format
 
 MAX_CHOICES = 128
 """Answers that one request may ask for, over all its prompts; OpenAI's largest ``n``."""
@@ -83,7 +84,7 @@ def _options(
     given = {name: fields.take(name, check, getattr(defaults, name)) for name, check in _SAMPLING.items()}
     sampling = attrs.evolve(defaults, logprobs=logprobs, **given)
     stop: tuple[str, ...] = fields.take("stop", stop_strings, ())
-    return TextOptions(max_tokens=max_tokens, stop=stop, sampling=sampling, echo=echo)
+    return TextOptions(max_tokens=max_tokens, stop=stop, sampling=sampling, echo=echo, grammar=response_format(fields))
 
 
 def _choices(fields: Fields, prompts: int) -> int:

@@ -25,7 +25,6 @@ HARMLESS: Mapping[str, Check[Any]] = {
 """They change nothing in an answer's text."""
 
 _BOTH: Neutral = {
-    "response_format": ({"type": "text"},),
     "tools": ([],),
     "tool_choice": ("none", "auto"),
     "parallel_tool_calls": (True, False),

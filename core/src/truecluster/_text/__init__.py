@@ -1,6 +1,7 @@
 """Text: tokenizers, chat templates, stop strings and streams of text. Knows requests and events, but no node."""
 
 from .defaults import GenerationDefaults
+from .grammar import Grammar
 from .model import TextModel
 from .requests import (
     AnswerEnd,
@@ -22,6 +23,7 @@ __all__ = [
     "Completion",
     "Engine",
     "GenerationDefaults",
+    "Grammar",
     "Handle",
     "Likely",
     "Scored",

@@ -10,6 +10,7 @@ import attrs
 from truecluster._engine.requests import Request
 from truecluster.api import Checkpoint, RequestError
 
+from .constraints import Grammars
 from .defaults import eos_ids
 from .echo import offsets
 from .requests import TextOptions, TextRequest
@@ -38,6 +39,9 @@ class TextModel:
     chat_eos: frozenset[int]
     context: int
     vocab: int
+    grammars: Grammars = attrs.field(
+        default=attrs.Factory(lambda self: Grammars(self.tokenizer), takes_self=True), init=False, eq=False, repr=False
+    )
 
     @classmethod
     def load(cls, checkpoint: Checkpoint, *, context: int, vocab: int, trust_remote_code: bool = False) -> TextModel:
@@ -109,5 +113,11 @@ class TextModel:
                 f"'logit_bias' names token {beyond[0]}; the model's are 0 to {self.vocab - 1}", "logit_bias"
             )
         wanted = default if options.max_tokens is None else options.max_tokens
-        tokens = Request(prompt=tuple(prompt), max_tokens=min(wanted, room), eos=eos, sampling=options.sampling)
+        tokens = Request(
+            prompt=tuple(prompt),
+            max_tokens=min(wanted, room),
+            eos=eos,
+            sampling=options.sampling,
+            constraint=None if options.grammar is None else self.grammars.start(options.grammar, eos),
+        )
         return TextRequest(tokens=tokens, stop=options.stop, tokenizer=self.tokenizer)

@@ -9,6 +9,7 @@ import attrs
 from truecluster._engine.requests import FinishReason, OnEvent, Request, Sampling
 from truecluster.api import RequestError
 
+from .grammar import Grammar
 from .scores import Scored
 from .tokenizer import Tokenizer
 
@@ -21,13 +22,15 @@ AnswerEnd = Literal["stop", "length"]
 class TextOptions:
     """How to answer. ``max_tokens`` ``None`` takes the default of the kind of prompt; at most four stop strings.
 
-    ``echo``: the text of a raw prompt comes before its answer. Raises `RequestError` naming the field.
+    ``echo``: the text of a raw prompt comes before its answer; ``grammar`` holds for the answer alone. Raises
+    `RequestError` naming the field.
     """
 
     max_tokens: int | None = attrs.field(default=None)
     stop: tuple[str, ...] = attrs.field(default=())
     sampling: Sampling = attrs.field(factory=Sampling)
     echo: bool = False
+    grammar: Grammar | None = None
 
     @max_tokens.validator
     def _not_negative(self, attribute: object, value: int | None) -> None:

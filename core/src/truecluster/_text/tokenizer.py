@@ -96,6 +96,10 @@ class Tokenizer:
             raise RequestError("this model's tokenizer makes control tokens of plain text in the prompt; reword it")
         return ids
 
+    def encode_inside(self, text: str) -> list[int]:
+        """The ids of plain text that is neither a prompt's beginning nor its end."""
+        return self._later.encode(text, add_special_tokens=False).ids
+
     def decode(self, ids: list[int], control: bool = False) -> str:
         """The text of ``ids``; ``control``: with the literals of special tokens."""
         return self._inner.decode(ids, skip_special_tokens=not control)
