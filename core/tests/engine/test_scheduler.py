@@ -268,12 +268,24 @@ class Mix:
     pages: int
     sequences: int
     max_tokens: int
+    groups: int = 1
 
 
-@pytest.mark.parametrize("mix", [Mix(6, 3, 16), Mix(12, 4, 5), Mix(5, 8, 64), Mix(3, 1, 1)])
+MIXES = [
+    Mix(6, 3, 16),
+    Mix(12, 4, 5),
+    Mix(5, 8, 64),
+    Mix(3, 1, 1),
+    Mix(6, 5, 16, 2),
+    Mix(12, 8, 5, 3),
+    Mix(9, 8, 64, 3),
+]
+
+
+@pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("seed", range(3))
 def test_any_mix_of_requests_and_cancels_keeps_the_rules_and_comes_to_an_end(mix, seed):
-    """The state checks every step; up to three are in flight; at the end every page is free."""
+    """The state checks every step; up to four are in flight; at the end every page is free."""
     chance, house = random.Random(seed), House(**attrs.asdict(mix), cached_starts=seed != 0)
     all_of_them, in_flight = [], []
     for _ in range(400):
@@ -281,7 +293,7 @@ def test_any_mix_of_requests_and_cancels_keeps_the_rules_and_comes_to_an_end(mix
             all_of_them.append(house.add(chance.randint(1, 70), max_tokens=chance.randint(1, 40)))
         if all_of_them and chance.random() < 0.05:
             chance.choice(all_of_them).cancelled = True
-        step = house.step() if len(in_flight) < 3 else None
+        step = house.step() if len(in_flight) < 4 else None
         if step is not None:
             in_flight.append(step)
         elif in_flight:
@@ -301,3 +313,88 @@ def test_any_mix_of_requests_and_cancels_keeps_the_rules_and_comes_to_an_end(mix
         assert last.generated == len(tokens) + (last.reason == "stop")
         fits = sequence.pages_needed <= mix.pages
         assert last.reason in (("stop", "length", "cancelled") if fits else ("error", "cancelled"))
+
+
+def in_groups(streams: int, groups: int, **numbers) -> tuple[House, list[Step]]:
+    """A house whose streams are all under way, in so many steps."""
+    house = House(sequences=streams + 1, groups=groups, pages=60, **numbers)
+    asked = [house.add(3, max_tokens=900) for _ in range(streams)]
+    while any(sequence.generated == 0 for sequence in asked):
+        house.answer(house.step())
+    steps = []
+    while (step := house.step()) is not None:
+        steps.append(step)
+    return house, steps
+
+
+def sequences(step: Step) -> list[int]:
+    return [row.sequence for row in step.rows]
+
+
+def test_groups_follow_each_other_and_a_stream_is_in_one_step_at_a_time():
+    house, (first, second) = in_groups(5, 2)
+    assert (sequences(first), sequences(second)) == ([1, 2, 3], [4, 5])
+    house.answer(first)
+    third = house.step()
+    assert sequences(third) == [1, 2, 3]
+    assert house.step() is None
+    house.answer(second)
+    assert sequences(house.step()) == [4, 5]
+
+
+def test_groups_become_equal_again_when_some_end():
+    house, (first, second) = in_groups(6, 2)
+    house.answer(first, lambda row: 7 if row.sequence == 1 else EOS)
+    third = house.step()
+    assert (sequences(third), third.released) == ([1], (2, 3))
+    house.answer(second)
+    assert sequences(house.step()) == [4, 5]
+    house.answer(third)
+    assert sequences(house.step()) == [1, 6]
+
+
+def test_a_prompts_chunks_ride_with_every_group_but_none_goes_while_all_streams_are_under_way():
+    house, (first, second) = in_groups(4, 2, max_tokens=10)
+    house.add(list(range(100, 140)))
+    house.answer(first)
+    house.answer(second)
+    steps = [house.step(), house.step()]
+    assert [step.rows[-1][:4] for step in steps] == [(5, 0, 8, 0), (5, 8, 8, 0)]
+    assert [sequences(step) for step in steps] == [[1, 2, 5], [3, 4, 5]]
+    assert house.step() is None
+
+
+def test_a_stream_gives_up_its_pages_while_its_token_is_under_way_and_loses_only_that():
+    """Both hold half of the pages, full of tokens, when the old one needs another."""
+    house = House(pages=12, sequences=2, groups=2)
+    old, young = house.add([3, 4], max_tokens=250), house.add([5, 6], max_tokens=250)
+    house.answer(house.step())
+    steps = [house.step(), house.step()]
+    while not (steps[-1].released or old.finished):
+        house.answer(steps.pop(0))
+        taken = set(house.open.get(2, ()))
+        steps.append(house.step())
+    second, third = steps
+    assert (sequences(second), sequences(third), third.released) == ([2], [1], (2,))
+    assert {page.page for page in third.pages} < taken
+    had = [*young.tokens]
+    house.answer(second, lambda row: 99)
+    assert young.tokens == had
+    assert list(house.scheduler.waiting) == [young]
+    while third is not None:
+        house.answer(third)
+        third = house.step()
+    assert [events(sequence)[-1] for sequence in (old, young)] == [finished("length", 250)] * 2
+
+
+def test_one_that_is_cancelled_in_a_group_leaves_with_the_other_groups_next_step():
+    house, (first, second) = in_groups(4, 2)
+    cancelled = house.scheduler.active[3]
+    cancelled.cancelled = True
+    house.answer(first)
+    third = house.step()
+    assert (third.released, sequences(third)) == ((4,), [1, 2])
+    assert events(cancelled)[-1] == finished("cancelled", 1)
+    house.answer(second)
+    assert sequences(house.step()) == [3]
+    assert len(events(cancelled)) == 2

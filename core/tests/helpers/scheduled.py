@@ -19,7 +19,7 @@ EOS = 2
 
 
 class House:
-    """A scheduler with the sequences of the stage that would obey it."""
+    """A scheduler with the sequences of the stage that would obey it; ``groups`` that it doesn't choose itself."""
 
     def __init__(
         self,
@@ -29,6 +29,7 @@ class House:
         context: int = 1000,
         cached_starts: bool = True,
         stages: int = 1,
+        groups: int | None = None,
         clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.updates: list[SampleUpdate] = []
@@ -36,6 +37,8 @@ class House:
             pages=pages, sequences=sequences, max_tokens=max_tokens, context=context, cached_starts=cached_starts
         )
         self.scheduler = Scheduler(capacity, self.updates.append, stages, clock)
+        if groups is not None:
+            self.scheduler._groups.count = lambda streams: min(groups, max(1, streams))
         self.state = SequenceState({0: Paged({"k": (1,)})}, [], pages=pages, sequences=sequences)
         self.open: dict[int, list[int]] = {}
         self.memory: dict[tuple[int, int], int] = {}

@@ -30,7 +30,7 @@ class Groups:
     answered once, between steps without prompts. About every ``FIRST`` gaps, ever more rarely where it changed
     nothing, one group more or less is tried for `SAMPLES` gaps, then the old number again; it is changed where the
     median was shorter than before and after. What is best depends on how many streams there are, so doublings of
-    their number are apart. A trial takes about six gaps, which are at most twice as long as they were: 5 % of the
+    their number are apart. A trial takes about seven gaps, which are at most twice as long as they were: 5 % of the
     first 128, then less.
 
     Knows no clock: `observe` is told what steps took. ``most`` is the number of stages.
