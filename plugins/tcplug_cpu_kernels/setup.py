@@ -9,7 +9,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 FOLDER = "src/tcplug_cpu_kernels/c"
-SOURCES = ["activations", "block", "dispatch", "isa_avx2", "isa_avx512", "isa_plain", "step"]
+SOURCES = ["activations", "block", "dispatch", "isa_avx2", "isa_avx512", "isa_plain", "spread", "step"]
 # Contracting a * b + c would round tiles of different sizes differently.
 FLAGS = ["-O3", "-std=gnu11", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
 

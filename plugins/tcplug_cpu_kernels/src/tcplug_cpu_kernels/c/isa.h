@@ -80,6 +80,9 @@ typedef struct {
   int64_t part, parts;
 } tc_team;
 
+/* `team`, whose thread calls this, on a processor of its own where there is one for each. */
+tc_team tc_spread(tc_team team);
+
 /* The calling thread's share [begin, end) of `units`. */
 static inline void tc_share(const tc_team *t, int64_t units, int64_t *begin, int64_t *end) {
   *begin = units * t->part / t->parts;
