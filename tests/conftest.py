@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "device_checks"))
+sys.path.append(str(Path(__file__).parents[1] / "core" / "tests" / "helpers"))
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # idle pools of several processes must not eat each other's cores
 
 from commands import Commands, Ended, Served

@@ -31,6 +31,13 @@ def test_there_is_a_wheel_of_every_package_and_it_says_that_it_is_typed(wheels: 
         assert not any("tests/" in name for name in names), wheel.name
 
 
+def test_the_page_is_in_the_wheel(wheels: list[Path]) -> None:
+    folder = Path(__file__).parents[1] / "core" / "src" / "truecluster" / "_serve" / "page"
+    core = next(zipfile.ZipFile(wheel) for wheel in wheels if wheel.name.startswith("truecluster-"))
+    packed = {name.rpartition("/")[2] for name in core.namelist() if name.startswith("truecluster/_serve/page/")}
+    assert packed == {file.name for file in folder.iterdir()} >= {"index.html", "main.js", "page.css"}
+
+
 def test_installed_plugins_offer_what_the_source_tree_offers(environment: Path) -> None:
     installed = json.loads(run(environment / "tc", "plugin", "list", "--json"))
     assert installed["failures"] == []

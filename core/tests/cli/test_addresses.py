@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from truecluster._cli.addresses import cluster_address, edge_address, only_host, to_dial
+from truecluster._cli.api import invitation
 from truecluster._node.addresses import EdgeAddress
 from truecluster._wire.addresses import is_loopback, shown
 from truecluster.api import RequestError
@@ -108,6 +109,20 @@ def test_where_edges_listen_and_what_neighbours_are_told(
 ) -> None:
     address = edge_address(*options)
     assert (address.listen_host(LOCAL), address.port, address.dial_host(LOCAL)) == (listens, options[1], dialled)
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("127.0.0.1", "http://127.0.0.1:80/"), ("::1", "http://[::1]:80/"), ("me.lan", "http://me.lan:80/")],
+)
+def test_the_page_is_named_as_a_browser_takes_it(host: str, url: str) -> None:
+    """RFC 3986, 3.2.2: an IPv6 address stands in brackets."""
+    assert f"open {url} in a browser" in invitation(host, 80)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_a_browser_is_not_sent_to_every_address(host: str) -> None:
+    assert host not in invitation(host, 80).replace("[", "/").replace("]", "/").split("/")
 
 
 def test_a_scope_id_is_told_to_nobody() -> None:

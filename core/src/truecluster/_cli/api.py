@@ -9,10 +9,10 @@ from typing import Annotated
 import attrs
 import typer
 
-from truecluster._wire.addresses import is_loopback
+from truecluster._wire.addresses import is_loopback, shown
 from truecluster.api import RequestError
 
-from .addresses import only_api_host
+from .addresses import only_api_host, to_dial
 
 Host = Annotated[str, typer.Option("--api-host", metavar="HOST", help="Address of the HTTP API.")]
 Port = Annotated[
@@ -92,3 +92,8 @@ def read_key(given: str | None) -> str | None:
             "TRUECLUSTER_API_KEY, or leave it out"
         )
     return key
+
+
+def invitation(host: str, port: int) -> str:
+    """What to do with an API that is served there, for people."""
+    return f"open http://{shown(to_dial(host), port)}/ in a browser to chat and to see the cluster"

@@ -17,7 +17,7 @@ from truecluster._registry import Registry
 from truecluster._wire.addresses import shown
 from truecluster.api import DType, NodeError, TrueClusterError
 
-from .api import Api
+from .api import Api, invitation
 from .options import Asking, HeadPlace, check_planner, new_key, reaches_only_here, say, split_planner
 from .progress import Progress
 
@@ -106,6 +106,7 @@ def serve(launch: Launch, api: Api) -> None:
 
         where = shown(api.host, sock.getsockname()[1])
         say(f"serving {hosted.model.name} on http://{where}/v1 (Ctrl-C stops)")
+        say(invitation(api.host, sock.getsockname()[1]))
         outside.start_soon(serve_api, hosted, api, sock)  # ends after the engine, which ends its requests
         await hosted.failed()
 

@@ -11,7 +11,7 @@ from truecluster._serve.server import listen
 from truecluster._wire.addresses import shown
 
 from .addresses import to_dial
-from .api import Api
+from .api import Api, invitation
 from .hosting import Hosted, HostOptions, hosting, serve_api
 
 
@@ -31,6 +31,7 @@ async def serve_cluster(registry: Registry, options: HostOptions, api: Api, show
 def _introduce(hosted: Hosted, options: HostOptions, api: tuple[str, int], show_key: bool) -> None:
     host, port = hosted.address
     key = f"TRUECLUSTER_KEY={options.cluster.key.decode()} " if show_key else ""
+    options.report.say(invitation(*api))
     options.report.say(f"API on http://{shown(*api)}/v1; on each node, run:")
     options.report.say(f"  {key}tc node --cluster-host {to_dial(host)} --cluster-port {port}")
     if not show_key:
