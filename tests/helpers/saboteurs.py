@@ -46,3 +46,19 @@ def _patched(module: str, owner: str, method: str, what: str, after: int) -> str
 def hold_the_interpreter(seconds: int) -> str:
     """No other thread of the process runs meanwhile."""
     return f"ctypes.PyDLL(None).sleep({seconds})"
+
+
+def in_every_step(seconds_a_token: float) -> str:
+    """Sleep in every step of a process's stages, as machines of their own would work: it costs no processor."""
+    return f"""
+        import time
+        from truecluster._pipeline.stage import Stage
+
+        whole = Stage.execute
+
+        def execute(self, header, payload):
+            time.sleep({seconds_a_token} * len(payload))
+            return whole(self, header, payload)
+
+        Stage.execute = execute
+    """
