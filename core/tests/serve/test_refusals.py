@@ -127,7 +127,7 @@ def test_fields_of_completions_are_named(client: httpx.Client, running: Any, nam
         ("max_tokens", [0, -5]),
         ("max_completion_tokens", [0, True]),
         ("messages", [None, [], "hi", {}]),
-        ("tools", [[{"type": "function"}]]),
+        ("tools", [{}, "f"]),
         ("tool_choice", ["required"]),
         ("response_format", ["json", []]),
         ("logprobs", [1, "true"]),

@@ -12,7 +12,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from truecluster._engine.requests import Event, FinishedEvent, Request, Sampling, TokenEvent
 from truecluster._pipeline.logprobs import Logprobs
 from truecluster._text import TextDelta, TextRequest
-from truecluster._text.stream import Assembler
+from truecluster._text.assembler import Assembler
 from truecluster._text.tokenizer import Tokenizer
 from truecluster.api import TokenizerData
 

@@ -54,7 +54,7 @@ def answer(shape: Shape, model: str, requests: Sequence[TextRequest], done: Sequ
     return {
         **heading(shape, shape.whole_object, model),
         "choices": [
-            choice(i, shape.whole(one.text), shape.logprobs(one.scores) if asked else None, one.finish_reason)
+            choice(i, shape.whole(one), shape.logprobs(one.scores) if asked else None, one.finish_reason)
             for i, one in enumerate(done)
         ],
         "usage": usage(requests, [one.cached_tokens for one in done], sum(one.completion_tokens for one in done)),

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from truecluster._text import TextModel, TextOptions, TextRequest
+from truecluster._text import TextModel, TextOptions, TextRequest, ToolUse
 
 Prompt = str | tuple[int, ...]
 
@@ -53,6 +53,7 @@ class ChatCall(Call):
     """``POST /v1/chat/completions``."""
 
     messages: list[Any]
+    tools: ToolUse | None
 
     def _requests(self, text: TextModel) -> list[TextRequest]:
-        return [text.prepare_chat(self.messages, self.options)]
+        return [text.prepare_chat(self.messages, self.options, self.tools)]

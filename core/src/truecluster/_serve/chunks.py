@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from truecluster._text import AnswerEnd, TextEvent, TextFinished, TextRequest, succeeded
+from truecluster._text import AnswerEnd, TextEvent, TextFinished, TextRequest, ToolCalled, succeeded
 
 from .answers import choice, heading, usage
 from .logprobs import Piece
@@ -21,6 +22,7 @@ class Chunks:
         self._include_usage = include_usage
         self._heading = heading(shape, shape.chunk_object, model)
         self._begun: set[int] = set()
+        self._calls: Counter[int] = Counter()
         self._cached = [0] * len(requests)
         self._generated = 0
 
@@ -31,6 +33,10 @@ class Chunks:
             self._cached[index] = event.cached
             self._generated += event.generated
             return [*chunks, self._chunk(index, self._shape.last, reason=succeeded(event))]
+        if isinstance(event, ToolCalled):
+            pieces = self._shape.calls(self._calls[index], event.call)
+            self._calls[index] += 1
+            return [*chunks, *(self._chunk(index, piece) for piece in pieces)]
         logprobs = self._shape.logprobs(event.scores) if event.scores else None
         return [*chunks, self._chunk(index, self._shape.chunk(event.text), logprobs)]
 

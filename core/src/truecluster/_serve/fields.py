@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from truecluster.api import RequestError
@@ -36,6 +36,24 @@ def mapping(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise refuse(name, "an object")
     return value
+
+
+def sequence(name: str, value: Any) -> list[Any]:
+    """A list."""
+    if not isinstance(value, list):
+        raise refuse(name, "a list")
+    return value
+
+
+def one_of(*words: str) -> Check[str]:
+    """One of some strings."""
+
+    def check(name: str, value: Any) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise refuse(name, " or ".join(map(repr, words)))
+        return value
+
+    return check
 
 
 def integer(low: int, high: int) -> Check[int]:
@@ -96,6 +114,10 @@ class Fields:
         """The checked value, or ``default`` where the field is absent or null."""
         return check(self._path + name, self._left.pop(name)) if name in self._left else default
 
+    def given(self, name: str, check: Check[T]) -> dict[str, T]:
+        """The checked value under its name; nothing where the field is absent or null."""
+        return {name: check(self._path + name, self._left.pop(name))} if name in self._left else {}
+
     def need(self, name: str, check: Check[T]) -> T:
         """The checked value. Raises `RequestError` where the field is absent or null."""
         if name not in self._left:
@@ -105,8 +127,24 @@ class Fields:
     def inside(self, name: str) -> Fields | None:
         """The fields of an object inside this one, whose `unknown` fields count as this one's."""
         value = self.take(name, mapping, None)
-        if value is None:
-            return None
+        return None if value is None else self._nested(name, value)
+
+    def need_inside(self, name: str) -> Fields:
+        """As `inside`. Raises `RequestError` where the object is absent or null."""
+        return self._nested(name, self.need(name, mapping))
+
+    def each(self, name: str) -> list[Fields]:
+        """As `inside`, of every object in a list, which may be absent."""
+        items: list[Any] = self.take(name, sequence, [])
+        places = [f"{name}[{i}]" for i in range(len(items))]
+        return [self._nested(at, mapping(self._path + at, item)) for at, item in zip(places, items, strict=True)]
+
+    def word_or_inside(self, name: str, words: Sequence[str]) -> str | Fields | None:
+        """One of ``words``, or as `inside`."""
+        given = self._left.get(name)
+        return self.inside(name) if isinstance(given, dict) else self.take(name, one_of(*words), None)
+
+    def _nested(self, name: str, value: Mapping[str, Any]) -> Fields:
         self._inner.append(Fields(value, f"{self._path}{name}."))
         return self._inner[-1]
 

@@ -16,6 +16,7 @@ from .body import parse_body
 from .calls import ChatCall, CompletionCall, Prompt, Streaming
 from .fields import Check, Fields, biases, boolean, integer, number, refuse, stop_strings, string
 from .formats import response_format
+from .tools import tool_use
 
 MAX_CHOICES = 128
 """Answers that one request may ask for, over all its prompts; OpenAI's largest ``n``."""
@@ -65,6 +66,7 @@ def parse_chat(raw: bytes, defaults: Sampling) -> ChatCall:
     return ChatCall(
         model=model,
         messages=messages,
+        tools=tool_use(fields),
         choices=_choices(fields, 1),
         options=_options(fields, defaults, _chat_tokens(fields), _chat_logprobs(fields)),
         streaming=_streaming(fields),

@@ -25,9 +25,6 @@ HARMLESS: Mapping[str, Check[Any]] = {
 """They change nothing in an answer's text."""
 
 _BOTH: Neutral = {
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "parallel_tool_calls": (True, False),
     "functions": ([],),
     "function_call": ("none", "auto"),
     "modalities": (["text"],),
@@ -89,6 +86,9 @@ _PEERS: Neutral = {
 COMPLETION: Neutral = {
     **_BOTH,
     **_PEERS,
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "parallel_tool_calls": (True, False),
     "suffix": ("",),
     "messages": (),
     "max_completion_tokens": (),

@@ -13,9 +13,11 @@ from .requests import (
     TextFinished,
     TextOptions,
     TextRequest,
+    ToolCalled,
 )
 from .scores import Likely, Scored
 from .stream import acomplete, astream, complete, stream, succeeded
+from .tools import Tool, ToolCall, ToolUse
 from .unicode import require_unicode
 
 __all__ = [
@@ -33,6 +35,10 @@ __all__ = [
     "TextModel",
     "TextOptions",
     "TextRequest",
+    "Tool",
+    "ToolCall",
+    "ToolCalled",
+    "ToolUse",
     "acomplete",
     "astream",
     "complete",

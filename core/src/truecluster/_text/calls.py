@@ -13,12 +13,26 @@ from .stops import held
 from .tools import CallRules, ToolCall
 
 
+class NoCalls:
+    """For answers in which no calls are looked for: as `CallParser`, with nothing but text."""
+
+    marks: tuple[str, ...] = ()
+    called = enough = False
+
+    def push(self, text: str) -> list[str | ToolCall]:
+        return [text] if text else []
+
+    def finish(self) -> list[str | ToolCall]:
+        return []
+
+
 class CallParser:
-    """Text and calls, in the order in which they stand in an answer."""
+    """Text and calls, in the order in which they stand in an answer. ``marks`` must be in its text."""
 
     def __init__(self, rules: CallRules) -> None:
         self._rules = rules
         self._form = rules.form
+        self.marks = (rules.form.begin, rules.form.end)
         self._pending = ""
         self._gap = ""  # white space that may stand before a call
         self._behind_call = False

@@ -10,12 +10,14 @@ import attrs
 from truecluster._engine.requests import Request
 from truecluster.api import Checkpoint, RequestError
 
+from .call_grammar import call_grammar
 from .constraints import Grammars
 from .defaults import eos_ids
 from .echo import offsets
 from .requests import TextOptions, TextRequest
 from .templates import ChatTemplates
 from .tokenizer import Tokenizer
+from .tools import CallRules, ToolUse
 from .unicode import require_unicode
 
 COMPLETION_TOKENS = 16
@@ -69,9 +71,21 @@ class TextModel:
         request = self._request(ids, self.eos, options, COMPLETION_TOKENS, "prompt")
         return self._echoing(request, self._text_of(prompt)) if options.echo else request
 
-    def prepare_chat(self, messages: Sequence[Mapping[str, Any]], options: TextOptions) -> TextRequest:
+    def prepare_chat(
+        self, messages: Sequence[Mapping[str, Any]], options: TextOptions, use: ToolUse | None = None
+    ) -> TextRequest:
         """Messages as OpenAI's API has them, through the model's chat template. As `prepare_completion`."""
-        ids = self.templates.encode(messages)
+        if use is None:
+            return self._chat(messages, options, None)
+        form = self.templates.call_form()
+        grammar = call_grammar(form, use, options.grammar, self.tokenizer)
+        shown = [tool.shown() for tool in use.tools]
+        request = self._chat(messages, attrs.evolve(options, grammar=grammar), shown)
+        names = frozenset(tool.name for tool in use.tools)
+        return attrs.evolve(request, calls=CallRules(form=form, names=names, single=use.single))
+
+    def _chat(self, messages: Sequence[Mapping[str, Any]], options: TextOptions, tools: Any) -> TextRequest:
+        ids = self.templates.encode(messages, tools=tools)
         return self._request(ids, self.chat_eos, options, self.context, "messages")
 
     def _echoing(self, request: TextRequest, text: str) -> TextRequest:
@@ -80,9 +94,7 @@ class TextModel:
         if tokens.sampling.logprobs is None:
             return attrs.evolve(request, prefix=text)
         places = offsets(self.tokenizer, tokens.prompt, text)
-        return attrs.evolve(
-            request, tokens=attrs.evolve(tokens, prompt_logprobs=True), prefix=text, offsets=places
-        )
+        return attrs.evolve(request, tokens=attrs.evolve(tokens, prompt_logprobs=True), prefix=text, offsets=places)
 
     def _encoded(self, prompt: str) -> list[int]:
         require_unicode(prompt, "prompt")

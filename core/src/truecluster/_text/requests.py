@@ -12,10 +12,11 @@ from truecluster.api import RequestError
 from .grammar import Grammar
 from .scores import Scored
 from .tokenizer import Tokenizer
+from .tools import CallRules, ToolCall
 
 MAX_STOPS = 4
 
-AnswerEnd = Literal["stop", "length"]
+AnswerEnd = Literal["stop", "length", "tool_calls"]
 
 
 @attrs.frozen(kw_only=True)
@@ -50,6 +51,7 @@ class TextRequest:
     """A prompt ready for an engine, and what turns its tokens into text. The answer's text begins with ``prefix``.
 
     ``offsets`` say where in it the prompt's tokens begin whose log-probabilities are told.
+    ``calls`` says which tool calls are looked for in it.
     """
 
     tokens: Request
@@ -57,6 +59,12 @@ class TextRequest:
     tokenizer: Tokenizer
     prefix: str = ""
     offsets: tuple[int, ...] = ()
+    calls: CallRules | None = None
+
+    @property
+    def ends_by_text(self) -> bool:
+        """Whether the answer may end by what its text says, while the engine would go on."""
+        return bool(self.stop) or (self.calls is not None and self.calls.single)
 
     def choices(self, count: int) -> list[TextRequest]:
         """The same request ``count`` times, each to be answered in its own way."""
@@ -67,11 +75,18 @@ class TextRequest:
 class TextDelta:
     """More text, never part of a stop string, and the scores of its tokens where the request asks for them.
 
-    Text is empty only where tokens without any come with their scores.
+    Text is empty only where tokens without any, or those of a call, come with their scores.
     """
 
     text: str
     scores: tuple[Scored, ...] = ()
+
+
+@attrs.frozen
+class ToolCalled:
+    """The answer calls a tool; its text has nothing of the call."""
+
+    call: ToolCall
 
 
 @attrs.frozen(kw_only=True)
@@ -82,14 +97,14 @@ class TextFinished:
     ``error``.
     """
 
-    reason: FinishReason
+    reason: FinishReason | AnswerEnd
     ids: tuple[int, ...]
     generated: int
     cached: int = 0
     message: str | None = None
 
 
-TextEvent = TextDelta | TextFinished
+TextEvent = TextDelta | ToolCalled | TextFinished
 
 
 @attrs.frozen(kw_only=True)
@@ -103,6 +118,7 @@ class Completion:
     completion_tokens: int
     cached_tokens: int = 0
     scores: tuple[Scored, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
 
 
 class Handle(Protocol):

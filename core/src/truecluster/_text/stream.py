@@ -5,102 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from functools import partial
-from itertools import takewhile
 from queue import SimpleQueue
 
 from anyio import to_thread
 
-from truecluster._engine.requests import Event, FinishedEvent, FinishReason, PromptEvent, TokenEvent
-from truecluster._pipeline.logprobs import Logprobs
+from truecluster._engine.requests import Event, FinishedEvent
 from truecluster.api import NodeError
 
-from .requests import AnswerEnd, Completion, Engine, Handle, TextDelta, TextEvent, TextFinished, TextRequest
-from .scores import Likely, Scored
-from .stops import StopStrings
+from .assembler import Assembler
+from .requests import (
+    AnswerEnd,
+    Completion,
+    Engine,
+    Handle,
+    TextDelta,
+    TextEvent,
+    TextFinished,
+    TextRequest,
+    ToolCalled,
+)
 
 FEW = 32
 """Tokens whose text an event loop makes itself, in microseconds; a thread's turn costs a tenth of a millisecond."""
-
-
-class Assembler:
-    """Turns the token events of one request into text events; knows no thread and no clock."""
-
-    def __init__(self, request: TextRequest) -> None:
-        self._tokenizer = request.tokenizer
-        self._detokenizer = request.tokenizer.detokenizer()
-        self._stops = StopStrings(request.stop)
-        self._prefix = request.prefix
-        self._seen = len(request.prefix)  # characters of the answer, with those that are held back
-        self._given = 0
-        self._scores: list[Scored] = []
-        self._unscored = deque(zip(request.tokens.prompt, request.offsets, strict=False))
-        if self._unscored:
-            self._score(*self._unscored.popleft(), None)
-        self._cached = 0
-        self._ids: list[int] = []
-        self.done = False
-
-    def feed(self, events: Iterable[Event]) -> list[TextEvent]:
-        """The text events that follow; what comes after the end is dropped."""
-        answer = self._echo()
-        for event in events:
-            answer += [] if self.done else self._hear(event)
-        return answer
-
-    def _hear(self, event: Event) -> list[TextEvent]:
-        if isinstance(event, FinishedEvent):
-            return self._finish(event)
-        if isinstance(event, TokenEvent):
-            return self._token(event)
-        if isinstance(event, PromptEvent):
-            self._score(*self._unscored.popleft(), event.logprobs)
-            return self._echo()
-        self._cached = event.tokens
-        return []
-
-    def _echo(self) -> list[TextEvent]:
-        """The echoed prompt, once it is known how likely its tokens are, where that is asked for."""
-        if self._unscored:
-            return []
-        text, self._prefix = self._prefix, ""
-        return self._delta(text)
-
-    def _token(self, event: TokenEvent) -> list[TextEvent]:
-        self._ids.append(event.id)
-        if event.logprobs is not None:
-            self._score(event.id, self._seen, event.logprobs)
-        fresh = "" if self._tokenizer.is_control(event.id) else self._detokenizer.push(event.id)
-        self._seen += len(fresh)
-        text, stopped = self._stops.push(fresh)
-        end = self._end("stop", len(self._ids)) if stopped else []
-        return [*self._delta(text), *end]
-
-    def _finish(self, event: FinishedEvent) -> list[TextEvent]:
-        text, stopped = self._stops.push(self._detokenizer.finish())
-        text += "" if stopped else self._stops.finish()
-        end = self._end("stop" if stopped else event.reason, event.generated, event.message)
-        return [*self._delta(text, whole=not stopped), *end]
-
-    def _delta(self, text: str, whole: bool = False) -> list[TextEvent]:
-        """Text and its tokens; ``whole`` with those, at the answer's end, that have no text."""
-        self._given += len(text)
-        ready = tuple(takewhile(lambda scored: whole or scored.offset < self._given, self._scores))
-        del self._scores[: len(ready)]
-        return [TextDelta(text, ready)] if text or ready else []
-
-    def _score(self, id: int, offset: int, told: Logprobs | None) -> None:
-        top = tuple(self._likely(*each) for each in told.top) if told else ()
-        self._scores.append(Scored(token=self._likely(id, told and told.own), top=top, offset=offset))
-
-    def _likely(self, id: int, logprob: float | None) -> Likely:
-        return Likely(self._tokenizer.bytes_of(id), logprob)
-
-    def _end(self, reason: FinishReason, generated: int, message: str | None = None) -> list[TextEvent]:
-        self.done = True
-        ids, cached = tuple(self._ids), self._cached
-        return [TextFinished(reason=reason, ids=ids, generated=generated, cached=cached, message=message)]
 
 
 def stream(engine: Engine, request: TextRequest) -> Generator[TextEvent, None, None]:
@@ -178,7 +106,7 @@ def complete(engine: Engine, request: TextRequest) -> Completion:
 
 async def acomplete(engine: Engine, requests: Sequence[TextRequest]) -> list[Completion]:
     """As `complete`, for an event loop and several requests; cancelling the caller, or a failure, cancels them all."""
-    patient = not any(request.stop for request in requests)  # a stop string ends the generation: it is looked for
+    patient = not any(request.ends_by_text for request in requests)
     answers: list[list[TextEvent]] = [[] for _ in requests]
     done: dict[int, Completion] = {}
     async with contextlib.aclosing(astream(engine, requests, patient)) as events:
@@ -191,7 +119,7 @@ async def acomplete(engine: Engine, requests: Sequence[TextRequest]) -> list[Com
 
 def succeeded(finished: TextFinished) -> AnswerEnd:
     """Why the answer ended. Raises `NodeError` with what failed."""
-    if finished.reason not in ("stop", "length"):
+    if finished.reason not in ("stop", "length", "tool_calls"):
         raise NodeError(finished.message or "the request was cancelled before it was answered; try again")
     return finished.reason
 
@@ -208,4 +136,5 @@ def _completion(request: TextRequest, events: list[TextEvent]) -> Completion:
         cached_tokens=finished.cached,
         completion_tokens=finished.generated,
         scores=tuple(scored for delta in deltas for scored in delta.scores),
+        calls=tuple(event.call for event in events if isinstance(event, ToolCalled)),
     )

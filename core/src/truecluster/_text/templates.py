@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import jinja2
+from jinja2 import meta
 from jinja2.sandbox import safe_range
 
 from truecluster.api import CheckpointError, RequestError
@@ -16,6 +17,7 @@ from .control import guard_for
 from .environment import sandbox
 from .messages import Habits, normalise
 from .tokenizer import Tokenizer
+from .tools import CallForm, form_of
 from .unicode import require_unicode
 
 RENDER_SECONDS = 10.0
@@ -26,11 +28,14 @@ RENDER_SECONDS = 10.0
 class _Compiled:
     template: jinja2.Template
     habits: Habits
+    calls: CallForm | None
+    knows_tools: bool
 
 
 def _compiled(environment: jinja2.Environment, name: str, source: str) -> _Compiled:
     try:
-        return _Compiled(environment.from_string(source), Habits.of(source))
+        knows_tools = "tools" in meta.find_undeclared_variables(environment.parse(source))
+        return _Compiled(environment.from_string(source), Habits.of(source), form_of(source), knows_tools)
     except (jinja2.TemplateError, RecursionError) as error:
         line = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
         raise CheckpointError(f"the model's chat template {name!r} is damaged{line}: {error}") from error
@@ -57,6 +62,15 @@ class ChatTemplates:
         if chosen is None:
             raise RequestError("the model has no chat template; use /v1/completions, or --raw on the command line")
         return chosen
+
+    def call_form(self) -> CallForm:
+        """How the model writes the calls of tools that it is shown. Raises `RequestError` where that isn't known."""
+        chosen = self._choose(True)
+        if not chosen.knows_tools:
+            raise RequestError("this model's chat template knows no tools; leave out 'tools'", "tools")
+        if chosen.calls is None:
+            raise RequestError("this model writes tool calls in no form that is known here; leave out 'tools'", "tools")
+        return chosen.calls
 
     def encode(self, messages: Any, *, tools: Any = None, answer: bool = True) -> list[int]:
         """The ids of a chat; with ``answer`` up to where the assistant's next words begin.
