@@ -42,8 +42,9 @@ def test_an_api_with_a_key_and_names(tc: Commands, tc_here: Callable[..., Ended]
     port = int(served.wait_for(r"serving tiny on http://0\.0\.0\.0:(\d+)/v1")[1])
     url = f"http://127.0.0.1:{port}"
     served.wait_for("^ready: tiny answers")
-    assert httpx.get(f"{url}/health").json() == {"alive": True, "ready": True, "required": 1, "connected": 1}
-    assert httpx.get(f"{url}/cluster").status_code == 401
+    health = {"alive": True, "ready": True, "required": 1, "connected": 1, "stalled_seconds": None}
+    assert httpx.get(f"{url}/health").json() == health
+    assert httpx.get(f"{url}/cluster").status_code == httpx.get(f"{url}/metrics").status_code == 401
     with openai.OpenAI(base_url=f"{url}/v1", api_key="k-1", max_retries=0) as client:
         assert [model.id for model in client.models.list()] == ["gpt", "org/gpt"]
         chunks = client.completions.create(model="org/gpt", prompt="Hello", max_tokens=4, stream=True)
@@ -61,3 +62,5 @@ def test_an_api_with_a_key_and_names(tc: Commands, tc_here: Callable[..., Ended]
     assert refused.code == 2
     assert "--api-key" in refused.err
     assert tc_here("plan", "--url", url, "--api-key", "k-1").code == 0
+    assert "--api-key" in tc_here("status", "--url", url).err
+    assert tc_here("status", "--url", url, "--api-key", "k-1").code == 0

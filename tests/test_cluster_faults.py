@@ -58,6 +58,7 @@ def test_a_stage_that_fails_in_a_step(tiny: Path, tmp_path: Path, monkeypatch: p
         before = works(made)
         failure = failure_of_a_step(made, monkeypatch)
         assert "ZeroDivisionError: by a kernel" in failure
+        assert [fault["message"] for fault in made.coordinator.view()["faults"]] == [f"the run failed: {failure}"]
         assert not stages_at_work()
         assert works(made) == before
 

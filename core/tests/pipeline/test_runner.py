@@ -109,6 +109,9 @@ def test_a_step_is_answered_once(drive, model):
         time.sleep(0.001)
     assert driven.runner.progress.finished_steps == 1
     assert driven.runner.progress.busy_s is None
+    assert driven.runner.progress.worked_s > 0
+    # the struct of 44 bytes, five numbers of a row, two of each of the others, and one id
+    assert driven.runner.progress.sent_bytes == 44 + 4 * (5 + 2 + 2) + 4
     assert not driven.faults
 
 

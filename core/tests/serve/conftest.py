@@ -12,9 +12,11 @@ import attrs
 import httpx
 import openai
 import pytest
+from cluster_views import EMPTY
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from truecluster._engine.requests import Event, FinishedEvent, OnEvent, Request, TokenEvent
+from truecluster._engine.tally import Tally
 from truecluster._serve import Readiness, ServeOptions, create_app, listen, serve
 from truecluster._text import TextModel
 from truecluster._text.templates import ChatTemplates
@@ -24,7 +26,6 @@ from truecluster.api import TokenizerData, TrueClusterError
 END = 128
 """The id of the token that ends a turn; the ids below are those of ASCII."""
 READY = Readiness(alive=True, ready=True, required=2, connected=2)
-EMPTY = {"model": "tiny", "nodes": [], "plan": None}
 TEMPLATE = "{% for m in messages %}{{ m.role }}:{{ m.content }}<end>{% endfor %}"
 
 
@@ -82,6 +83,7 @@ class FakeState:
     readiness: Readiness = READY
     view: dict[str, Any] = attrs.field(factory=lambda: EMPTY)
     looks: int = 0
+    counted: Tally = attrs.field(factory=Tally)
 
     def ready(self) -> Readiness:
         return self.readiness
@@ -89,6 +91,9 @@ class FakeState:
     def cluster(self) -> dict[str, Any]:
         self.looks += 1
         return self.view
+
+    def tally(self) -> Tally:
+        return self.counted
 
 
 @attrs.define

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,7 +27,7 @@ def guarded(start: Any) -> Iterator[Any]:
 
 
 def every_route(state: Any) -> list[tuple[str, str]]:
-    found = [route for route in routes(state, ServeOptions()).routes if isinstance(route, APIRoute)]
+    found = [route for route in routes(state, ServeOptions(), Counter()).routes if isinstance(route, APIRoute)]
     assert len(found) >= 6
     return [(method, route.path.replace("{name:path}", "tiny")) for route in found for method in route.methods or ()]
 
@@ -91,10 +92,13 @@ def test_health_tells_alive_and_ready_apart(client: httpx.Client, running: Any) 
     """API-30: what the engine says, not only that HTTP answers."""
     response = client.get("/health")
     assert response.status_code == 200
-    assert response.json() == {"alive": True, "ready": True, "required": 2, "connected": 2}
+    assert response.json() == {"alive": True, "ready": True, "required": 2, "connected": 2, "stalled_seconds": None}
     running.state.readiness = Readiness(alive=True, ready=False, required=3, connected=1)
     response = client.get("/health")
     assert (response.status_code, response.json()["alive"], response.json()["ready"]) == (503, True, False)
+    running.state.readiness = Readiness(alive=True, ready=False, required=2, connected=2, stalled_seconds=61.5)
+    response = client.get("/health")
+    assert (response.status_code, response.json()["stalled_seconds"]) == (503, 61.5)
     running.state.readiness = Readiness(alive=False, ready=False, required=3, connected=1)
     assert client.get("/health").json()["alive"] is False
 

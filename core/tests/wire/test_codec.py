@@ -82,7 +82,7 @@ EXAMPLES: list[Message] = [
         answer=(3, 3),
     ),
     messages.Ping(number=1),
-    messages.Pong(number=1, finished_step=2, busy_since_s=0.5),
+    messages.Pong(number=1, run=3, finished_step=2, busy_since_s=0.5, worked_s=1.5, sent_bytes=1 << 40),
     messages.Error(message="x"),
 ]
 

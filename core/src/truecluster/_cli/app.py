@@ -11,7 +11,7 @@ import typer
 
 from truecluster.api import TrueClusterError
 
-from . import cluster, doctor, node, plan, plugin, run
+from . import cluster, doctor, node, plan, plugin, run, status
 from .switches import add_switches
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command()(run.run)
 app.command()(cluster.cluster)
 app.command()(node.node)
 app.command()(plan.plan)
+app.command()(status.status)
 app.command()(doctor.doctor)
 app.add_typer(plugin.app, name="plugin")
 

@@ -15,11 +15,14 @@ from anyio.to_thread import run_sync
 
 from truecluster._cluster.admission import Admission
 from truecluster._cluster.coordinator import Coordinator
+from truecluster._cluster.meter import Meter
 from truecluster._cluster.model import ClusterModel, ModelOptions, load_model
 from truecluster._cluster.nodes import Nodes
 from truecluster._cluster.report import Report
 from truecluster._cluster.settings import ClusterOptions
 from truecluster._engine.engine import Engine
+from truecluster._engine.tally import Tally
+from truecluster._engine.view import engine_view
 from truecluster._node.transports import Transports
 from truecluster._registry import Events, Registry
 from truecluster._serve.app import create_app
@@ -32,6 +35,7 @@ from truecluster.api import NodeError
 from .api import Api
 
 STOP_SECONDS = 15.0
+_GENERATED = "generated tokens"
 
 
 @attrs.frozen(kw_only=True)
@@ -62,6 +66,11 @@ class Hosted:
     created: int = attrs.field(factory=lambda: int(time.time()))
     leaving: bool = False
     served_names: tuple[str, ...] = ()
+    began: float = attrs.field(factory=time.monotonic)
+    meter: Meter = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.meter = Meter(lambda: {_GENERATED: self.engine.tally.generated_tokens})
 
     @property
     def text(self) -> TextModel:
@@ -91,16 +100,26 @@ class Hosted:
         raise self.engine.failure
 
     def ready(self) -> Readiness:
-        nodes = self.coordinator.nodes.ready()
+        nodes, stalled = self.coordinator.nodes.ready(), self.engine.load.stalled_s
         return Readiness(
             alive=self.engine.failure is None and not self.leaving,
-            ready=self.engine.ready,
+            ready=self.engine.ready and not self.coordinator.too_long(stalled or 0.0),
             required=self.coordinator.needed_nodes,
             connected=len(nodes),
+            stalled_seconds=stalled,
         )
 
     def cluster(self) -> dict[str, Any]:
-        return self.coordinator.view()
+        engine, uptime = self.engine, time.monotonic() - self.began
+        per_second = self.meter.rate(_GENERATED)
+        return {
+            **self.coordinator.view(),
+            **engine_view(engine.load, engine.tally, per_second),
+            "uptime_seconds": uptime,
+        }
+
+    def tally(self) -> Tally:
+        return self.engine.tally
 
 
 @asynccontextmanager
@@ -124,6 +143,7 @@ async def hosting(registry: Registry, transports: Transports, options: HostOptio
             await coordinator.listening.wait()
             engine.start()
             hosted = Hosted(registry, model, coordinator, engine, text, streams.address(listener))
+            tasks.start_soon(hosted.meter.watch)
             try:
                 yield hosted
             except anyio.get_cancelled_exc_class():

@@ -19,6 +19,7 @@ from truecluster._plan import PROCESS, Room, kind_of, process_bytes
 from truecluster._registry import Registry
 from truecluster.api import COORDINATOR, AddressError, DType, Limits, PlanError, RequestError
 
+from .columns import aligned, scaled
 from .options import say
 
 SIZES = ("weights", "ends", "state", "workspace", "process", "needed", "free", "margin")
@@ -109,23 +110,12 @@ def as_table(plan: Mapping[str, Any]) -> str:
     """Aligned columns, sizes in MB, speeds in GB/s, and what they mean."""
     heads = ("NODE", "DEVICE", "SPAN", *(f"{size.upper()} MB" for size in SIZES), "GB/S")
     lines = [heads, *(_cells(stage) for stage in plan["stages"])]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    table = [
-        "  ".join(
-            cell.ljust(w) if i < 3 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
-    return "\n".join([*table, "", _explained(plan)])
+    return "\n".join([*aligned(lines, words=3), "", _explained(plan)])
 
 
 def _cells(stage: Mapping[str, Any]) -> tuple[str, ...]:
-    sizes = (_scaled(stage[size], 1e6) for size in SIZES)
-    return (stage["node"], stage["device"], stage["span"], *sizes, _scaled(stage["speed"], 1e9))
-
-
-def _scaled(value: float | None, unit: float) -> str:
-    return "-" if value is None else f"{value / unit:.1f}"
+    sizes = (scaled(stage[size], 1e6) for size in SIZES)
+    return (stage["node"], stage["device"], stage["span"], *sizes, scaled(stage["speed"], 1e9))
 
 
 def _explained(plan: Mapping[str, Any]) -> str:

@@ -91,6 +91,7 @@ class Admission:
             await self.nodes.enter(session)
         except TrueClusterError as error:
             LOG.warning("refused node %s: %s", session.id, error)
+            self.nodes.faults.note(f"refused node {session.id}: {error}")
             self.nodes.events.emit(NodeRefused(node=session.id, reason=str(error)))
             await session.control.send(wire.Error(message=str(error)))
             return False

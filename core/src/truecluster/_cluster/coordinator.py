@@ -20,15 +20,16 @@ from . import figures
 from .admission import Admission
 from .compat import check_hello, needed_by
 from .gathering import Found, Gathering
+from .meter import Meter
 from .model import ClusterModel
 from .packing import pack_all
-from .report import Report
+from .report import Overheard, Report
 from .resources import Resources
 from .runs import Runs
 from .session import by_name
 from .settings import ClusterOptions
 from .spares import Spares
-from .view import cluster_view
+from .view import edge_views, node_view, plan_view, run_view, stage_views, work
 from .waiting import any_of, unless
 
 RETRY_SECONDS = 5.0
@@ -55,6 +56,7 @@ class Coordinator:
     ) -> None:
         devices = Devices(registry)
         self.nodes = admission.nodes
+        self._report = report = Overheard(report)
         self._admission = admission
         self._resources = Resources(
             registry=registry,
@@ -70,6 +72,7 @@ class Coordinator:
         self._runs = Runs(self._resources)
         self._gathering = Gathering(self.nodes, self._runs.plan, options.min_nodes, report)
         self._spares = Spares(self.nodes, report)
+        self._meter = Meter(lambda: work(self._runs.latest) if self._runs.latest else {})
         self._packed = anyio.Event()
         self._closing = anyio.Event()
         self._closed = anyio.Event()
@@ -83,6 +86,7 @@ class Coordinator:
             self.listening.set()
             self._tasks.start_soon(self._pack)
             self._tasks.start_soon(self._spares.watch)
+            self._tasks.start_soon(self._meter.watch)
             await self._closed.wait()
             self._tasks.cancel_scope.cancel()
 
@@ -122,10 +126,26 @@ class Coordinator:
         """Tokens that a sequence may have: in the latest run, or in the one that is aimed at."""
         return self._runs.context
 
+    def too_long(self, seconds: float) -> bool:
+        """Whether no step may take so many seconds."""
+        return seconds > self._resources.settings.step_timeout
+
     def view(self) -> dict[str, Any]:
-        """The nodes and the plan at work, for ``GET /cluster``."""
-        live, ready = self._runs.live, sorted(self.nodes.ready(), key=by_name)
-        return cluster_view(self._resources.model.name, ready, live.planned if live else None)
+        """Nodes, stages and edges, what is under way, and what went wrong, as docs/cluster.md has it."""
+        live, run, name = self._runs.live, self._runs.latest, self._resources.model.name
+        moved = self._runs.moved
+        return {
+            "model": name,
+            "state": run.state.value if run else "waiting" if self._packed.is_set() else "packing",
+            "run": run_view(run) if run else None,
+            "nodes": [node_view(session, run) for session in sorted(self.nodes.ready(), key=by_name)],
+            "stages": stage_views(run, self._meter.rate) if run else [],
+            "edges": edge_views(run) if run else [],
+            "plan": plan_view(live.planned, name) if live else None,
+            "progress": self._report.view(),
+            "weights": {"stored": moved.stored, "sent": moved.sent},
+            "faults": self.nodes.faults.view(),
+        }
 
     def report(self) -> dict[str, Any]:
         """The plan at work and the bytes that moved, for ``--json``; empty without one."""
@@ -144,7 +164,7 @@ class Coordinator:
             except TrueClusterError as error:
                 if not self._resources.options.restarts:
                     raise
-                self._resources.report.say(f"the run could not start: {error}")
+                self._tell(f"the run could not start: {error}")
                 with anyio.move_on_after(RETRY_SECONDS):
                     await any_of(self.nodes.changed, self._closing)
         if self._failure is not None:
@@ -161,9 +181,13 @@ class Coordinator:
         self._spares.use(None)
         await self._runs.stop(run)
         if run.failure is not None:
-            self._resources.report.say(f"the run failed: {run.failure}")
+            self._tell(f"the run failed: {run.failure}")
             if not self._resources.options.restarts:
                 self.give_up(run.failure)
+
+    def _tell(self, fault: str) -> None:
+        self.nodes.faults.note(fault)
+        self._report.say(fault)
 
     async def _enough(self) -> Found | None:
         """The nodes to use and their plan, once there are enough; ``None`` when it is time to stop."""

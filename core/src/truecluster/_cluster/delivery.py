@@ -35,6 +35,11 @@ class Moved:
         return self.stored + self.sent
 
 
+def together(moved: Sequence[Moved]) -> Moved:
+    """The sum, of no node in particular."""
+    return Moved(node="", stored=sum(each.stored for each in moved), sent=sum(each.sent for each in moved))
+
+
 @attrs.frozen(kw_only=True)
 class Delivery:
     """`need`, then `push` and `loaded`, whose time is `all_in_time`'s to keep."""
@@ -82,7 +87,7 @@ class Delivery:
 
     def __str__(self) -> str:
         """How far the node is, for the user."""
-        done, total = self.remote.session.done_bytes / 1e6, total_bytes(self.units) / 1e6
+        done, total = self.remote.session.pong.done_bytes / 1e6, total_bytes(self.units) / 1e6
         return f"node {self.node} has loaded {done:.1f} of {total:.1f} MB"
 
     async def _word(self, doing: str, kind: type[Word], timeout: float | None) -> Word:
@@ -104,7 +109,7 @@ class Delivery:
 async def _follow(session: NodeSession, advance: Advance) -> None:
     while True:
         await anyio.sleep(LOOK_SECONDS)
-        advance(session.done_bytes)
+        advance(session.pong.done_bytes)
 
 
 async def all_in_time(deliveries: Sequence[Delivery], pushed: anyio.Semaphore, timeout: float) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from truecluster._plan import RunPlan, StagePlan
 from truecluster.api import COORDINATOR, Dtypes
 
-from .delivery import Moved
+from .delivery import Moved, together
 
 
 def lines(plan: RunPlan, moved: Sequence[Moved]) -> Iterator[str]:
@@ -22,7 +22,7 @@ def lines(plan: RunPlan, moved: Sequence[Moved]) -> Iterator[str]:
             each = by_node[stage.node]
             yield f"{stage.node}: {stage.span} in {named(stage.dtypes)}, weights {_origin(each, 'its store')}"
     if len(moved) > 1:
-        whole = Moved(node="", stored=sum(m.stored for m in moved), sent=sum(m.sent for m in moved))
+        whole = together(moved)
         yield f"{len(moved)} nodes together: {_megabytes(whole.total)}, {_origin(whole, 'their stores')}"
 
 

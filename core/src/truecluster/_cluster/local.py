@@ -13,6 +13,8 @@ from typing import IO
 import attrs
 
 STOP_SECONDS = 10.0
+NOT_THEIRS = ("TRUECLUSTER_KEY", "TRUECLUSTER_API_KEY")
+"""Variables that workers need nothing of: the cluster's key comes to them otherwise, and they serve no API."""
 
 
 @attrs.frozen(kw_only=True)
@@ -37,13 +39,14 @@ class Workers:
     """Child processes that join once they are told where. Ending the block ends them all."""
 
     def __init__(self, arguments: Sequence[Sequence[str]], environment: Mapping[str, str]) -> None:
+        inherited = {name: value for name, value in os.environ.items() if name not in NOT_THEIRS}
         self._children = [
             subprocess.Popen(
                 [sys.executable, "-m", "truecluster", "node", "--join-from-stdin", *each],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is ours; they end with their standard input
-                env={**os.environ, **environment},
+                env={**inherited, **environment},
             )
             for each in arguments
         ]

@@ -11,6 +11,7 @@ from truecluster._registry import SILENT, Events
 from truecluster._wire.connection import Connection
 from truecluster.api import NodeError, NodeJoined, NodeLost
 
+from .faults import Faults
 from .session import NodeSession
 
 LOG = logging.getLogger(__name__)
@@ -19,9 +20,13 @@ FAREWELL_TIMEOUT = 2.0
 
 @attrs.define(eq=False)
 class Nodes:
-    """``joined`` are those with a control connection, by name; whoever waits for ``changed`` learns of all news."""
+    """``joined`` are those with a control connection, by name; whoever waits for ``changed`` learns of all news.
+
+    ``faults`` are those of nodes, and of runs over them.
+    """
 
     events: Events = SILENT
+    faults: Faults = attrs.field(factory=Faults)
     joined: dict[str, NodeSession] = attrs.field(factory=dict)
     changed: anyio.Event = attrs.field(factory=anyio.Event)
     _leaving: bool = False
@@ -66,6 +71,7 @@ class Nodes:
             del self.joined[session.id]
             if session.bulk is not None and not self._leaving:
                 LOG.info("%s", session.lost)
+                self.faults.note(str(session.lost))
                 self.events.emit(NodeLost(node=session.id, reason=str(session.lost)))
         self._notify()
 

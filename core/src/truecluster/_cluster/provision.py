@@ -10,6 +10,7 @@ from anyio.to_thread import run_sync
 
 from truecluster._pipeline.machines import RUN, Machine, RunState
 from truecluster._pipeline.run import Capacity, Run
+from truecluster._pipeline.runner import Progress
 from truecluster._pipeline.sampling import SampleUpdate
 from truecluster._plan import RunPlan
 from truecluster._weights.catalog import Unit
@@ -35,6 +36,7 @@ class Provision:
     ) -> None:
         self.plan = plan
         self.planned = planned
+        self.run: Run | None = None
         self.moved: list[Moved] = []
         self.weights: dict[int, int] = {}
         """Bytes by stage."""
@@ -63,7 +65,7 @@ class Provision:
             for index, remote in self._remote.items()
         ]
         await self._load_all(deliveries, await self._assign_all(deliveries), units)
-        run = self._make_run()
+        run = self.run = self._make_run()
         self._own.start(self._edges.of_stage, run.fault)
         for remote in self._remote.values():
             remote.watch(run.fault)
@@ -73,6 +75,18 @@ class Provision:
     def fault(self) -> TrueClusterError | None:
         """What a node said or did; an edge that can't be opened is often only what follows from it."""
         return next((remote.fault for remote in self._remote.values() if remote.fault is not None), None)
+
+    @property
+    def state(self) -> RunState:
+        """Where the run stands."""
+        return self._machine.state
+
+    @property
+    def progress(self) -> list[Progress]:
+        """How far each stage is, as far as that is known here."""
+        own = {stage.index: runner.progress for stage, runner in zip(self._own.plans, self._own.runners, strict=False)}
+        remote = {index: stage.progress for index, stage in self._remote.items()}
+        return [(own | remote).get(stage.index, Progress()) for stage in self.plan.stages]
 
     async def stop(self, reason: wire.StopReason) -> None:
         """Tell every node, end the own stages, and wait until all is quiet or the time is up."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
 import anyio
 
+from truecluster._pipeline.runner import Progress
 from truecluster._pipeline.sampling import SampleUpdate
 from truecluster._plan import StagePlan
 from truecluster._wire import messages as wire
@@ -64,6 +66,19 @@ class RemoteStage:
                 await self.expect(wire.StageStopped, timeout)
             except TransportError as error:
                 self.session.lose(str(error))
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is, as its node said with the latest heartbeat."""
+        pong = self.session.pong
+        if pong.run != self._run:
+            return Progress()
+        return Progress(
+            finished_steps=pong.finished_step,
+            busy_since=None if pong.busy_since_s is None else time.monotonic() - pong.busy_since_s,
+            worked_s=pong.worked_s,
+            sent_bytes=pong.sent_bytes,
+        )
 
     def has_said(self, kind: type[Word]) -> bool:
         """Whether the stage's word of that kind has come."""

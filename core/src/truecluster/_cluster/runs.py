@@ -15,6 +15,7 @@ from truecluster._wire.messages import StopReason
 from truecluster.api import COORDINATOR, Dtypes, PlanMade, TransportError
 
 from . import figures
+from .delivery import Moved, together
 from .memory import NodeFacts
 from .planning import Planned, Planning, make_planner
 from .profile import measure
@@ -25,7 +26,7 @@ from .session import NodeSession
 
 
 class Runs:
-    """`plan`, `start` and `stop`, in turn. ``live`` is the run at work, where there is one.
+    """`plan`, `start` and `stop`, in turn. ``live`` is the run at work, ``latest`` also one that starts or ends.
 
     ``context``: tokens that a sequence may have, in the latest run, or in the one that is aimed at.
     """
@@ -37,6 +38,13 @@ class Runs:
         self._count = 0
         self.context = wanted_size(self._planning.measured, resources.options.room).context
         self.live: Provision | None = None
+        self.latest: Provision | None = None
+        self._moved_before = together([])
+
+    @property
+    def moved(self) -> Moved:
+        """What all nodes have loaded so far, in all runs."""
+        return together([self._moved_before, *(self.latest.moved if self.latest else [])])
 
     def plan(self, sessions: Sequence[NodeSession]) -> Planned:
         """Over these nodes. Raises `PlanError`."""
@@ -59,7 +67,7 @@ class Runs:
         """Tear a run down that has ended."""
         provision, self.live = self.live, None
         assert provision is not None
-        await provision.stop(StopReason.FAULTED if run.failure else StopReason.COMPLETED)
+        await self._stop(provision, StopReason.FAULTED if run.failure else StopReason.COMPLETED)
 
     def _run_plan(self, sessions: Sequence[NodeSession], planned: Planned) -> RunPlan:
         self._count += 1
@@ -81,12 +89,12 @@ class Runs:
         self.context = planned.fitted.size.context
         placements = tuple(planned.fitted.placements)
         resources.events.emit(PlanMade(run=plan.run, model=plan.model, placements=placements))
-        provision = Provision(resources, plan, planned, {s.id: s for s in sessions})
+        provision = self.latest = Provision(resources, plan, planned, {s.id: s for s in sessions})
         try:
             with one_error():
                 run = await provision.start()
         except BaseException as error:
-            await provision.stop(StopReason.FAULTED)
+            await self._stop(provision, StopReason.FAULTED)
             if isinstance(error, TransportError) and provision.fault is not None:
                 raise provision.fault from error
             raise
@@ -94,6 +102,12 @@ class Runs:
         tasks.start_soon(provision.vigil.steps, run)
         self._announce(provision)
         return run
+
+    async def _stop(self, provision: Provision, reason: StopReason) -> None:
+        try:
+            await provision.stop(reason)
+        finally:
+            self._moved_before, self.latest = self.moved, None
 
     def _dtypes(self, sessions: Sequence[NodeSession]) -> dict[str, Dtypes]:
         """What each node and the coordinator itself compute in, by node id."""

@@ -25,8 +25,7 @@ class NodeSession:
 
     ``local_host`` is the coordinator's own address on that connection: where the node can reach its edges.
     ``patience`` says how many seconds the node may be silent now; ``spare``, whether the run at work does without it;
-    ``failures``, how many runs it could not load; ``busy_s``, for how many seconds it was at its step or loading when
-    it was last asked; ``done_bytes``, how much of its weights it had checked or loaded then.
+    ``failures``, how many runs it could not load; ``pong`` is what it answered when it was last asked how far it is.
     """
 
     def __init__(self, number: int, hello: wire.Hello, control: Connection, local_host: str) -> None:
@@ -41,8 +40,7 @@ class NodeSession:
         self.gone = anyio.Event()
         self.spare = False
         self.failures = 0
-        self.busy_s: float | None = None
-        self.done_bytes = 0
+        self.pong = wire.Pong(number=0, finished_step=0)
         self.patience: Callable[[], float] = lambda: SILENCE
         self._silence = Silence(lambda: self.patience())
         self._word = anyio.Event()
@@ -99,7 +97,7 @@ class NodeSession:
                 elif isinstance(message, ANSWERS):
                     self.on_message(message)
                 elif isinstance(message, wire.Pong):
-                    self.busy_s, self.done_bytes = message.busy_since_s, message.done_bytes
+                    self.pong = message
                 else:
                     raise EdgeBroken(f"a node sent {type(message).__name__}, which only coordinators send")
         except EdgeEnded:

@@ -53,9 +53,8 @@ class Vigil:
             session.patience = lambda: max(SILENCE, patience())
 
     def _too_slow(self, run: Run) -> str:
-        busy = [
-            f"node {s.id} has been busy with it for {s.busy_s:.0f} s" for s in self.sessions if s.busy_s is not None
-        ]
+        since = {session.id: session.pong.busy_since_s for session in self.sessions}
+        busy = [f"node {id} has been busy with it for {s:.0f} s" for id, s in since.items() if s is not None]
         return (
             f"step {run.answered} was not answered within {self.settings.step_timeout:g} s: "
             f"{', '.join(busy) or 'no node says that it is busy with it'}; "

@@ -13,10 +13,12 @@ from truecluster._registry import SILENT, Events
 from truecluster.api import Busy, RequestFinished, TrueClusterError
 
 from .departures import Departures
+from .load import Load
 from .params import sample_params
 from .requests import Event, FinishedEvent, OnEvent, Request
 from .scheduler import Scheduler
 from .sequences import Sequence
+from .tally import Tally, Watched
 
 QUEUE = 256
 """Requests that may wait by default, besides those that are served."""
@@ -52,6 +54,7 @@ class Engine:
 
     def __init__(self, factory: RunFactory, events: Events = SILENT, queue: int = QUEUE) -> None:
         self.failure: TrueClusterError | None = None
+        self.tally = Tally()
         self._factory = factory
         self._events = events
         self._changed = threading.Condition()
@@ -61,6 +64,7 @@ class Engine:
         self._departures = Departures()
         self._stopping = False
         self._run: Run | None = None
+        self._progressed = time.monotonic()
         self._there = threading.Event()
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
 
@@ -88,6 +92,22 @@ class Engine:
         scheduler = self._scheduler
         return len(self._arrived) + (len(scheduler.waiting) if scheduler else 0)
 
+    @property
+    def load(self) -> Load:
+        """What there is to do. From any thread."""
+        run, scheduler = self._run, self._scheduler
+        if run is None or scheduler is None:
+            return Load(waiting=self.waiting)
+        pages = run.capacity.pages
+        return Load(
+            waiting=self.waiting,
+            running=len(scheduler.active),
+            pages_held=pages - scheduler.free_pages,
+            pages=pages,
+            in_flight=run.in_flight,
+            stalled_s=None if scheduler.idle else time.monotonic() - self._progressed,
+        )
+
     def wait_ready(self, timeout: float) -> bool:
         """Wait for a run (seconds); says whether there is one."""
         return self._there.wait(timeout)
@@ -103,12 +123,13 @@ class Engine:
         return Handle(sequence, self._cancel)
 
     def _observed(self, request: Request, on_event: OnEvent) -> OnEvent:
-        began = time.monotonic()
+        watched = Watched(request, self.tally)
 
         def hear(event: Event) -> None:
+            watched.hear(event)
             if isinstance(event, FinishedEvent):
                 self._departures.note()
-                self._events.emit(_finished(request, event, time.monotonic() - began))
+                self._events.emit(_finished(request, event, time.monotonic() - watched.began))
             on_event(event)
 
         return hear
@@ -196,6 +217,7 @@ class Engine:
         with self._changed:
             if scheduler.idle:
                 self._changed.wait_for(lambda: self._arrived or self._stopping or run.ended)
+                self._progressed = time.monotonic()
             scheduler.waiting.extend(self._arrived)
             self._arrived.clear()
             return not (self._stopping or run.ended)
@@ -209,10 +231,12 @@ class Engine:
         step = scheduler.next_step() if run.in_flight < run.plan.depth else None
         if step is not None:
             run.send(step)
+            self.tally.steps += 1
             scheduler.constrain()
         scheduler.tell()
         if step is None and run.in_flight:
             answer = run.receive()
+            self._progressed = time.monotonic()
             scheduler.answered(answer.ids, answer.logprobs)
 
 

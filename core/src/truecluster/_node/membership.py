@@ -140,9 +140,12 @@ class Membership:
         progress = self._hosting.progress
         return wire.Pong(
             number=number,
+            run=self._hosting.run,
             finished_step=progress.finished_steps,
             busy_since_s=progress.busy_s,
             done_bytes=self._hosting.done_bytes,
+            worked_s=progress.worked_s,
+            sent_bytes=progress.sent_bytes,
         )
 
     async def _assigned(self, assignment: wire.Assignment) -> None:

@@ -69,6 +69,8 @@ class Run:
         self.update = update
         self.machine = machine
         self.in_flight = 0
+        self.sent_bytes = 0
+        """Headers and tokens that went to the first stage."""
         self._to_first = to_first
         self._from_last = from_last
         self._sent = 0
@@ -93,11 +95,13 @@ class Run:
             pages=step.pages,
             released=step.released,
         )
+        data, ids = encode(header), torch.tensor(step.ids, dtype=torch.int32)
         try:
-            self._to_first.send(encode(header), [torch.tensor(step.ids, dtype=torch.int32)])
+            self._to_first.send(data, [ids])
         except TransportError as error:
             raise self.fault(error) from error
         self._sent += 1
+        self.sent_bytes += len(data) + ids.nbytes
         self._awaited.append(sum(row.n_logits for row in step.rows))
         self.in_flight += 1
 

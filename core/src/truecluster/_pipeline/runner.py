@@ -21,16 +21,29 @@ LOG = logging.getLogger(__name__)
 
 @attrs.define
 class Progress:
-    """What a heartbeat says: how many steps are finished, and since when the stage works on the next."""
+    """What a heartbeat says: how many steps are finished, and since when the stage works on the next.
+
+    The finished ones took ``worked_s`` seconds from their arrival to their sending; ``sent_bytes`` are headers and
+    tensors that went out, without what a transport adds.
+    """
 
     finished_steps: int = 0
     busy_since: float | None = None
+    worked_s: float = 0.0
+    sent_bytes: int = 0
 
     @property
     def busy_s(self) -> float | None:
         """Seconds that the stage has been at its step, ``None`` where it waits."""
         since = self.busy_since
         return None if since is None else time.monotonic() - since
+
+    def finished(self, step: int, began: float, sent: int) -> None:
+        """That step is done, which began at a time on the monotonic clock, and sent so many bytes."""
+        self.busy_since = None
+        self.worked_s += time.monotonic() - began
+        self.sent_bytes += sent
+        self.finished_steps = step + 1
 
 
 class StageRunner:
@@ -92,11 +105,11 @@ class StageRunner:
         header = self._header
         assert header is not None
         self.machine.try_to(StageState.EXECUTING)
-        self.progress.busy_since = time.monotonic()
+        self.progress.busy_since = began = time.monotonic()
         results = self.stage.execute(header, self._payload)
-        self._outbound.send(answer(self.stage.shape, header, data, results), results)
-        self.progress.busy_since = None
-        self.progress.finished_steps = header.step + 1
+        onward = answer(self.stage.shape, header, data, results)
+        self._outbound.send(onward, results)
+        self.progress.finished(header.step, began, len(onward) + sum(tensor.nbytes for tensor in results))
         self.machine.try_to(StageState.READY)
 
     def _place(self, data: bytes) -> Sequence[torch.Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ import attrs
 from anyio import to_thread
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from starlette.types import ASGIApp
 
 from truecluster._engine.requests import Sampling
@@ -24,9 +26,11 @@ from .answers import answer, model_answer
 from .body import read_body
 from .calls import Call, Streaming
 from .chunks import Chunks
+from .counted import Counted
 from .events import DONE, EventStream, frame
 from .guard import Guarded
 from .identity import Identified
+from .metrics import CONTENT_TYPE, Metrics
 from .options import ServeOptions
 from .parsing import parse_chat, parse_completion
 from .shapes import CHAT, COMPLETION, Shape
@@ -41,12 +45,15 @@ _SHOWN_NAMES, _SHOWN_LENGTH = 8, 64
 
 def create_app(state: ServeState, options: ServeOptions = ServeOptions()) -> ASGIApp:  # noqa: B008
     """The API for ``state``. It reads ``state`` on every request, so it can be served before the model is loaded."""
-    app: ASGIApp = routes(state, options)
-    return Identified(app if options.api_key is None else Guarded(app, options.api_key))
+    requests: Counter[tuple[str, str]] = Counter()
+    api = routes(state, options, requests)
+    paths = {route.path for route in api.routes if isinstance(route, APIRoute)}
+    app: ASGIApp = api if options.api_key is None else Guarded(api, options.api_key)
+    return Identified(Counted(app, paths, requests))
 
 
-def routes(state: ServeState, options: ServeOptions) -> FastAPI:
-    """The API without what is around it: names of requests, and the key."""
+def routes(state: ServeState, options: ServeOptions, requests: Counter[tuple[str, str]]) -> FastAPI:
+    """The API without what is around it: names of requests, how they are counted in ``requests``, and the key."""
     app = FastAPI(title="TrueCluster", openapi_url=None, redirect_slashes=False)
     errors.install(app)
     static.install(app)
@@ -64,6 +71,10 @@ def routes(state: ServeState, options: ServeOptions) -> FastAPI:
     async def model(name: str) -> dict[str, Any]:
         _require_model(state, name)
         return model_answer(name, state.created)
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        return Response(Metrics(state, requests).text(), media_type=CONTENT_TYPE)
 
     @app.get("/cluster")
     async def cluster() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from .counted import note_failure
 from .errors import describe
 from .waiting import while_connected
 
@@ -45,23 +46,24 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with contextlib.suppress(ClientDisconnect):
-            await while_connected(Request(scope, receive), partial(self._run, send))
+            await while_connected(Request(scope, receive), partial(self._run, scope, send))
 
-    async def _run(self, send: Send) -> None:
+    async def _run(self, scope: Scope, send: Send) -> None:
         async with contextlib.aclosing(self._frames) as frames:
             first = await anext(frames)
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             await _send(send, first)
-            while (following := await _next(frames)) is not None:
+            while (following := await _next(scope, frames)) is not None:
                 await _send(send, following)
         await _send(send, b"", more=False)
 
 
-async def _next(frames: AsyncGenerator[bytes, None]) -> bytes | None:
+async def _next(scope: Scope, frames: AsyncGenerator[bytes, None]) -> bytes | None:
     """The next frame, an error as a frame, or ``None`` at the end."""
     try:
         return await anext(frames, None)
     except Exception as error:
+        note_failure(scope)
         return frame(describe(error).body)
 
 

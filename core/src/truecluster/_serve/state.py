@@ -7,17 +7,23 @@ from typing import Any, Protocol
 
 import attrs
 
+from truecluster._engine.tally import Tally
 from truecluster._text import Engine, TextModel
 
 
 @attrs.frozen(kw_only=True)
 class Readiness:
-    """Whether there is anything that could ever answer, and whether it can now; the nodes that takes and there are."""
+    """Whether there is anything that could ever answer, and whether it can now; the nodes that takes and there are.
+
+    ``stalled_seconds`` is for how long no step was answered, ``None`` where there is nothing to do: with more than a
+    step may take, nothing is ready.
+    """
 
     alive: bool
     ready: bool
     required: int
     connected: int
+    stalled_seconds: float | None = None
 
 
 class ServeState(Protocol):
@@ -42,5 +48,9 @@ class ServeState(Protocol):
     def ready(self) -> Readiness: ...
 
     def cluster(self) -> dict[str, Any]:
-        """The nodes that are there and the plan at work, as plain data."""
+        """What there is, does and did, as plain data: see docs/cluster.md."""
+        ...
+
+    def tally(self) -> Tally:
+        """What the engine has done."""
         ...

@@ -268,13 +268,17 @@ class Ping:
 class Pong:
     """The answer. ``busy_since_s``: seconds that the stage has been loading or at its step, ``None`` when it waits.
 
-    ``done_bytes``: how much of its weights the stage has checked before NEED, or loaded after it.
+    ``done_bytes``: how much of its weights the stage has checked before NEED, or loaded after it. ``run`` is what the
+    stage is of, 0 where there is none; its finished steps took ``worked_s`` seconds and sent ``sent_bytes`` on.
     """
 
     number: int = _amount()
+    run: int = attrs.field(default=0, validator=ge(0))
     finished_step: int = _amount()
     busy_since_s: float | None = attrs.field(default=None, validator=optional(ge(0)))
     done_bytes: int = attrs.field(default=0, validator=ge(0))
+    worked_s: float = attrs.field(default=0.0, validator=ge(0))
+    sent_bytes: int = attrs.field(default=0, validator=ge(0))
 
 
 @attrs.frozen(kw_only=True)
