@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: env demo test coverage lint bench check-devices plugins-index
+.PHONY: env demo test coverage lint bench bench-serve check-devices plugins-index
 
 env: .venv/made
 
@@ -43,6 +43,12 @@ plugins-index: env
 
 bench: env
 	$(BIN)/python bench/run.py
+
+# LOAD is more options of the loops, such as "--nodes 1"; see bench/README.md for llama.cpp's server beside ours.
+bench-serve: env
+	$(BIN)/python bench/serve.py $(LOAD)
+	$(BIN)/python bench/run.py --runs 3 --json bench/results/serving.json \
+	    serve-int4 serve-int8 serve-short serve-gaps serve-prefix serve-constrained
 
 # COORDINATOR is where to listen for the nodes that are checked; CHECKS are more options, such as "--nodes 3".
 check-devices: env

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rows import cli, kernels, kit, memory, policies, push, roofline, serve, split
+from load.target import Unfit
+from rows import cli, kernels, kit, memory, policies, push, rates, roofline, serve, split, waits
 from tools.figures import Figure, Settings, Skip
+from tools.processes import end_children_when_told
 
 Row = Callable[[Settings], Iterator[Figure]]
 
@@ -34,6 +36,12 @@ ROWS: dict[str, Row] = {
     "kernels": kernels.kernels,
     "llama-cpp": kernels.llama_cpp,
     "soak": serve.soak,
+    "serve-int4": rates.serve_int4,
+    "serve-int8": rates.serve_int8,
+    "serve-short": waits.serve_short,
+    "serve-gaps": waits.serve_gaps,
+    "serve-prefix": waits.serve_prefix,
+    "serve-constrained": rates.serve_constrained,
 }
 EXTRA: dict[str, Row] = {"policies": policies.policies}
 """Only measured when named."""
@@ -42,6 +50,7 @@ WIDTHS = (54, 16, 12, 8)
 
 
 def main() -> None:
+    end_children_when_told()
     given = _arguments()
     if given.list:
         for name, row in (ROWS | EXTRA).items():
@@ -66,7 +75,7 @@ def measure(names: Sequence[str], settings: Settings) -> dict[str, Any]:
             for figure in row(settings):
                 figures.append({"row": name, **figure.as_json(), "how": figure.how or _method(row)})
                 _print(_cells(figure), figure.how or _method(row))
-        except Skip as reason:
+        except (Skip, Unfit) as reason:
             skipped[name] = str(reason)
             _print((name, "skipped", "", ""), str(reason))
         print(f"  {name} took {time.monotonic() - begin:.0f} s", file=sys.stderr)

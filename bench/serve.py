@@ -20,6 +20,7 @@ from load.work import Mix
 from rich.console import Console
 from tools.llama import LlamaServer
 from tools.models import largest
+from tools.processes import end_children_when_told
 from tools.server import Server
 
 CONTEXT = 4096
@@ -117,4 +118,5 @@ def _write(
 
 
 if __name__ == "__main__":
+    end_children_when_told()
     sys.exit(main())

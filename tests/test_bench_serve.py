@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from load.client import Client
 from load.loops import Closed, Open, arrivals
 from load.report import Measured, failures, ratios
 from load.samples import Sample, Spread, Summary
+from load.streams import Streams
 from load.target import Target, Unfit
 from load.work import Mix
 
@@ -248,24 +251,29 @@ def test_what_fails_is_said(puppet: Puppet, answer: tuple[int, dict[str, str], b
     assert message.startswith(f"s answered {status}: ")
 
 
-def test_a_stopped_client_ends_what_waits() -> None:
-    """Of a server that takes connections and never answers."""
-    import socket
-
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\n\r\n" + stream(text("a"), done=False)])
+def test_a_stopped_client_ends_what_waits(said: bytes) -> None:
+    """Of a server that takes a connection and never goes on, before its answer or within."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
-        client, found = Client(Target(url=url, model="m", timeout=100)), list[Sample]()
-        asking = threading.Thread(target=lambda: found.append(client.ask({"prompt": "x"})))
-        asking.start()
         silent.settimeout(20)
+        client, found = (
+            Client(Target(url=f"http://127.0.0.1:{silent.getsockname()[1]}/v1", timeout=100)),
+            list[Sample](),
+        )
+        asking, heard = threading.Thread(target=lambda: found.append(client.ask({}, heard.put))), Queue[float]()
+        asking.start()
         connection, _ = silent.accept()
         with connection:
             connection.settimeout(20)
             assert connection.recv(10)
+            if said:
+                connection.sendall(said)
+                heard.get(timeout=20)
             client.stop()
             asking.join(20)
+            assert not asking.is_alive()
     assert found[0].error
-    assert client.ask({"prompt": "x"}).error
+    assert client.ask({}).error
 
 
 @pytest.mark.parametrize(
@@ -344,6 +352,25 @@ def test_a_server_of_ours_is_measured(served: Served, tmp_path: Path, capsys: py
     shown = capsys.readouterr().out
     assert "closed, 3 at once" in shown
     assert "TTFT ms p50/90/99" in shown
+
+
+def test_streams_run_until_they_are_no_longer_needed(served: Served) -> None:
+    target = Target.found(url=f"http://127.0.0.1:{served.api}/v1", timeout=60)
+    with Streams(target, [{"prompt": "ab", "max_tokens": 3000}] * 2) as streams:
+        begin = streams.client.now()
+        streams.wait_for(5)
+        assert len(streams.gaps(begin, streams.client.now())) >= 10
+        assert streams.gaps(0, begin - 1) == []
+        streams.check()
+    assert all(not thread.is_alive() for thread in streams._threads)
+
+
+def test_a_stream_that_ends_too_early_is_told_of(puppet: Puppet) -> None:
+    with (
+        pytest.raises(Unfit, match="ended by itself after 3 tokens"),
+        Streams(Target.found(url=puppet.url), [{}]) as one,
+    ):
+        one.wait_for(5)
 
 
 def test_a_load_without_any_answer_is_a_failure(puppet: Puppet, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class Client:
         self.stopped = threading.Event()
         self._began = time.perf_counter()
         self._changing = threading.Lock()
-        self._open: set[http.client.HTTPConnection] = set()
+        self._open: set[socket.socket] = set()
 
     def now(self) -> float:
         """Seconds since this client was made."""
@@ -54,10 +54,9 @@ class Client:
         """Give up what is under way; those requests end with an error."""
         self.stopped.set()
         with self._changing:
-            for connection in self._open:
+            for sock in self._open:
                 with contextlib.suppress(OSError):
-                    if connection.sock is not None:
-                        connection.sock.shutdown(socket.SHUT_RDWR)
+                    sock.shutdown(socket.SHUT_RDWR)
 
     def ask(self, body: Body, heard: Callable[[float], object] = lambda now: None) -> Sample:
         """Stream a completion, or a chat where ``body`` has messages. ``heard`` is told when text comes, by `now`.
@@ -87,15 +86,16 @@ class Client:
     def _connection(self) -> Iterator[http.client.HTTPConnection]:
         connection = self.target.connect()
         connection.connect()
+        sock = connection.sock  # the connection itself forgets it while the answer is still read
         with self._changing:
-            self._open.add(connection)
+            self._open.add(sock)
         try:
             if self.stopped.is_set():
                 raise ConnectionAbortedError("stopped")
             yield connection
         finally:
             with self._changing:
-                self._open.remove(connection)
+                self._open.remove(sock)
             connection.close()
 
     def _exchange(

@@ -18,6 +18,11 @@ STOP_SECONDS = 30.0
 Self = TypeVar("Self", bound="Child")
 
 
+def end_children_when_told() -> None:
+    """Lets SIGTERM end this process as Ctrl-C does, which leaves no child behind."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
 class Child:
     """A process; leaving the block interrupts it and waits. ``name`` is for errors."""
 

@@ -1,0 +1,98 @@
+"""How many tokens a second a server gives: beside llama.cpp's, to eight at once, and under a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from statistics import median
+from typing import Any
+
+import attrs
+from load.client import Body, Client
+from load.loops import Closed
+from load.samples import Summary
+from load.target import Target
+from tools.figures import Figure, Settings
+from tools.serving import answered, count_on, llama, ours
+
+STREAMS = 8
+TOKENS = 96
+SHARE, GROWTH = 0.7, 2.5
+NUMBERS = 24
+"""In the answer of a request with a schema."""
+
+
+@attrs.frozen
+class _Rates:
+    """Tokens a second: ``whole`` from the first request's start to the last one's end; ``decode`` of a typical stream
+    after its first token."""
+
+    whole: float
+    decode: float
+
+    @classmethod
+    def of(cls, target: Target, bodies: Sequence[Body]) -> _Rates:
+        """All of them at once."""
+        found = Summary.of([*map(answered, Closed(len(bodies)).run(Client(target), bodies))])
+        assert found.tpot_s is not None
+        return cls(found.tokens_per_s, 1 / found.tpot_s.p50)
+
+
+def serve_int4(settings: Settings) -> Iterator[Figure]:
+    """0.5B over two nodes, int4, beside llama-server ($LLAMA_SERVER) with Q4_0 ($LLAMA_GGUF), in turns."""
+    yield from _beside_llama("int4", "LLAMA_GGUF", "Q4_0", settings)
+
+
+def serve_int8(settings: Settings) -> Iterator[Figure]:
+    """0.5B over two nodes, int8, beside llama-server ($LLAMA_SERVER) with Q8_0 ($LLAMA_GGUF_Q8), in turns."""
+    yield from _beside_llama("int8", "LLAMA_GGUF_Q8", "Q8_0", settings)
+
+
+def serve_constrained(settings: Settings) -> Iterator[Figure]:
+    """0.5B over two nodes, int4: chats that answer with numbers, with a JSON schema and without, in turns."""
+    with ours("int4", settings) as target:
+        for streams in (1, STREAMS):
+            pairs = [_constrained(target, round, streams) for round in range(settings.runs + 1)]
+            yield _ratio(f"JSON schema / none, {streams} at once", [(a.decode, b.decode) for a, b in pairs[1:]])
+
+
+def _beside_llama(quant: str, variable: str, width: str, settings: Settings) -> Iterator[Figure]:
+    with ExitStack() as stack:
+        peer = stack.enter_context(llama(variable, width, settings))
+        target = stack.enter_context(ours(quant, settings))
+        ones: list[tuple[_Rates, _Rates]] = []
+        eights: list[tuple[_Rates, _Rates]] = []
+        for round in range(settings.runs + 1):
+            start = 1000 * round + 100
+            one, eight = _requests(start, 1), _requests(start + 100, STREAMS)
+            ones.append((_Rates.of(target, one), _Rates.of(peer, one)))
+            eights.append((_Rates.of(target, eight), _Rates.of(peer, eight)))
+    warm = [*zip(ones, eights, strict=True)][1:]
+    yield _ratio(f"one stream {quant} / llama.cpp {width}", [(o[0].decode, o[1].decode) for o, _ in warm], SHARE)
+    yield _ratio(f"eight streams {quant} / one", [(e[0].whole, o[0].whole) for o, e in warm], GROWTH)
+    yield _ratio(f"eight streams {quant} / llama.cpp's", [(e[0].whole, e[1].whole) for _, e in warm])
+
+
+def _requests(start: int, streams: int) -> list[dict[str, Any]]:
+    return [count_on(start + 10 * stream, TOKENS) for stream in range(streams)]
+
+
+def _constrained(target: Target, round: int, streams: int) -> tuple[_Rates, _Rates]:
+    """With a schema, and without; the answers are as long as the model makes them."""
+    schema = {"type": "array", "items": {"type": "integer"}, "minItems": NUMBERS, "maxItems": NUMBERS}
+    form = {"type": "json_schema", "json_schema": {"name": "numbers", "schema": schema, "strict": True}}
+    free = [_chat(1000 * round + 10 * stream) for stream in range(streams)]
+    return _Rates.of(target, [{**body, "response_format": form} for body in free]), _Rates.of(target, free)
+
+
+def _chat(start: int) -> dict[str, Any]:
+    words = f"Write a JSON array of the {NUMBERS} whole numbers that follow {start}, and nothing else."
+    return {"messages": [{"role": "user", "content": words}], "max_tokens": 160, "temperature": 0}
+
+
+def _ratio(name: str, pairs: Sequence[tuple[float, float]], target: float | None = None) -> Figure:
+    """The median of ``pairs``: what varies with the machine's hours is alike in both of a pair."""
+    ratios = sorted(a / b for a, b in pairs)
+    first, second = (median(side) for side in zip(*pairs, strict=True))
+    how = f"median of pairs, {ratios[0]:.2f} to {ratios[-1]:.2f}; {first:.1f} and {second:.1f} tokens/s"
+    return Figure(name=name, samples=[median(ratios)], unit="", target=target, how=how)
