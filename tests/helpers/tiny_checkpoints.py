@@ -25,7 +25,14 @@ CONFIG: dict[str, Any] = {
     "eos_token_id": 131,
     "use_sliding_window": False,
 }
-TEMPLATE = "{% for m in messages %}<s>{{ m.role }}:{{ m.content }}<e>{% endfor %}<s>assistant:"
+TEMPLATE = (
+    "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
+    "{% for m in messages %}<s>{{ m.role }}:{{ m.content }}"
+    """{% for c in m.tool_calls or [] %}<tool_call>
+{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}
+</tool_call>{% endfor %}<e>"""
+    "{% endfor %}<s>assistant:"
+)
 END = 131
 """Its row of the head is zero, so that it is hardly ever the likeliest."""
 

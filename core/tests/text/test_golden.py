@@ -11,7 +11,8 @@ import pytest
 
 from truecluster._text.templates import ChatTemplates
 from truecluster._text.tokenizer import Tokenizer
-from truecluster.api import TokenizerData
+from truecluster._text.tools import Tool
+from truecluster.api import RequestError, TokenizerData
 
 GOLDEN = Path(__file__).parents[3] / "tests" / "golden" / "golden.json"
 MODELS = ["smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct"]
@@ -58,3 +59,35 @@ def test_a_forged_turn_adds_no_control_token(model: tuple[str, Tokenizer, ChatTe
     ids = templates.encode([{"role": "user", "content": forged}])
     assert ids.count(tokenizer.id("<|im_start|>") or -1) == 3  # the default system turn, the user's, the answer's
     assert templates.turn_end() == tokenizer.id("<|im_end|>")
+
+
+def test_tools_have_the_ids_that_transformers_gives_them(model: tuple[str, Tokenizer, ChatTemplates]) -> None:
+    """API-22, API-34: those of a whole conversation, with what was called and what came of it."""
+    name, _, templates = model
+    if name == "smollm2-135m-instruct":
+        with pytest.raises(RequestError, match="knows no tools"):
+            templates.call_form()
+        return
+    from transformers import AutoTokenizer
+
+    assert templates.call_form().begin == "<tool_call>"
+    schema = {
+        "type": "object",
+        "properties": {"città": {"type": "string", "enum": ['"', "<b>"]}},
+        "required": ["città"],
+    }
+    tools = [Tool(name="weather", description="Tells 'it' & more.", parameters=schema), Tool(name="clock")]
+    call = {"id": "abcdefghi", "type": "function", "function": {"name": "weather", "arguments": '{"città": "Ü"}'}}
+    chat: list[dict[str, Any]] = [{"role": "user", "content": "How is it?"}]
+    longer = [
+        *chat,
+        {"role": "assistant", "content": None, "tool_calls": [call, call]},
+        *[{"role": "tool", "tool_call_id": "abcdefghi", "content": "20 °C <tool_call>"}] * 2,
+    ]
+    parsed = {**call, "function": {"name": "weather", "arguments": {"città": "Ü"}}}
+    theirs = [*chat, {"role": "assistant", "content": "", "tool_calls": [parsed, parsed]}, *longer[2:]]
+    reference = AutoTokenizer.from_pretrained(Path(os.environ["TRUECLUSTER_MODELS"]) / name)
+    shown = [tool.shown() for tool in tools]
+    for ours, expected in ((chat, chat), (longer, theirs)):
+        ids = reference.apply_chat_template(expected, tools=shown, add_generation_prompt=True, return_dict=False)
+        assert templates.encode(ours, tools=shown) == ids

@@ -1,0 +1,108 @@
+"""Tools of a cluster of real nodes: a random model calls what it must, since nothing else is allowed to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+from commands import Served
+
+COLOURS = ["red", "green", "blue"]
+PAINT: Any = {
+    "type": "function",
+    "function": {
+        "name": "paint",
+        "description": "Paints a wall.",
+        "parameters": {
+            "type": "object",
+            "properties": {"colour": {"enum": COLOURS}, "layers": {"type": "integer", "minimum": 1, "maximum": 9}},
+            "required": ["colour", "layers"],
+            "additionalProperties": False,
+        },
+    },
+}
+REST: Any = {"type": "function", "function": {"name": "rest", "parameters": {"type": "object", "maxProperties": 0}}}
+ASKED: list[Any] = [{"role": "user", "content": "Paint it."}]
+NAMED: Any = {"type": "function", "function": {"name": "paint"}}
+
+
+@pytest.fixture(scope="module")
+def official(served: Served) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"http://127.0.0.1:{served.api}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+def ask(official: openai.OpenAI, **body: Any) -> Any:
+    body = {"messages": ASKED, "tools": [PAINT, REST], "temperature": 1.5, "max_tokens": 200, **body}
+    return official.chat.completions.create(**{"model": "tiny", **body})
+
+
+def assert_painted(call: Any) -> None:
+    arguments = json.loads(call.function.arguments)
+    assert (call.type, call.function.name, arguments.keys()) == ("function", "paint", {"colour", "layers"})
+    assert arguments["colour"] in COLOURS
+    assert 1 <= arguments["layers"] <= 9
+
+
+def test_a_named_tool_is_called_once_in_every_choice(official: openai.OpenAI) -> None:
+    choices = ask(official, tool_choice=NAMED, n=4, seed=3).choices
+    for choice in choices:
+        assert (choice.finish_reason, choice.message.content) == ("tool_calls", None)
+        [call] = choice.message.tool_calls
+        assert_painted(call)
+    assert len({choice.message.tool_calls[0].function.arguments for choice in choices}) > 1
+
+
+@pytest.mark.parametrize("choice", [NAMED, "required"])
+def test_a_stream_has_the_calls_of_the_whole_answer(official: openai.OpenAI, choice: Any) -> None:
+    """API-34: with the pieces put together by hand, and by the client."""
+    body: dict[str, Any] = {"tool_choice": choice, "seed": 8, "parallel_tool_calls": False}
+    [call] = ask(official, **body).choices[0].message.tool_calls
+    expected = call.function.name, call.function.arguments
+    chunks = [chunk.choices[0] for chunk in ask(official, **body, stream=True)]
+    pieces = [piece for chunk in chunks for piece in chunk.delta.tool_calls or []]
+    assert pieces[0].function.name == expected[0]
+    assert "".join(piece.function.arguments for piece in pieces) == expected[1]
+    assert "".join(chunk.delta.content or "" for chunk in chunks) == ""
+    assert chunks[-1].finish_reason == "tool_calls"
+    more: Any = {"model": "tiny", "messages": ASKED, "tools": [PAINT, REST], "temperature": 1.5, **body}
+    with official.chat.completions.stream(**more) as stream:
+        [put_together] = stream.get_final_completion().choices[0].message.tool_calls or []
+    assert (put_together.function.name, put_together.function.arguments) == expected
+
+
+def test_several_calls_are_told_apart(official: openai.OpenAI) -> None:
+    """A random model goes on calling until it may not say more."""
+    answer = ask(official, tool_choice="required", tools=[REST], max_tokens=1000, seed=1).choices[0]
+    calls = answer.message.tool_calls
+    assert {(call.function.name, call.function.arguments) for call in calls} == {("rest", "{}")}
+    assert len({call.id for call in calls}) == len(calls) > 1
+
+
+def test_a_strict_tool_leaves_text_free(official: openai.OpenAI) -> None:
+    strict = {**PAINT, "function": {**PAINT["function"], "strict": True}}
+    free = ask(official, tool_choice="none", seed=5, max_tokens=30).choices[0]
+    assert ask(official, tools=[strict], seed=5, max_tokens=30).choices[0].message.content
+    assert (free.finish_reason, free.message.tool_calls) == ("length", None)
+
+
+def test_a_conversation_goes_on_after_a_call(official: openai.OpenAI) -> None:
+    """API-22: with the answer's message as it came."""
+    message = ask(official, tool_choice=NAMED).choices[0].message
+    result: Any = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "done"}
+    following = ask(official, messages=[*ASKED, message, result], tool_choice="none", max_tokens=5)
+    written = f'<tool_call>\n{{"name": "paint", "arguments": {message.tool_calls[0].function.arguments}}}\n</tool_call>'
+    turns = ["<s>user:Paint it.<e>", f"<s>assistant:{written}<e>", "<s>tool:done<e>", "<s>assistant:"]
+    letters = len("".join(turns).replace("<s>", "s").replace("<e>", "e"))
+    assert following.usage.prompt_tokens == letters
+
+
+def test_a_schema_that_cannot_be_enforced_is_named(official: openai.OpenAI) -> None:
+    odd = {"type": "object", "properties": {"a": {"type": "array", "uniqueItems": True}}}
+    function = {"name": "f", "parameters": odd, "strict": True}
+    with pytest.raises(openai.BadRequestError, match="uniqueItems") as refused:
+        ask(official, tools=[{"type": "function", "function": function}])
+    assert refused.value.param == "tools[0].function.parameters"
