@@ -93,7 +93,7 @@ class Page:
     def text(self, selector: str) -> str:
         """All text of all such elements, shown or not."""
         script = "return [...document.querySelectorAll(arguments[0])].map((each) => each.textContent).join('\\n')"
-        return str(self.js(script, selector))
+        return str(self.js(script, selector)).replace("\u00a0", " ")
 
     def click(self, selector: str) -> None:
         self.find(selector).click()

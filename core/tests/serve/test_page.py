@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import pytest
 from browser import Page, chromium
+from cluster_views import EMPTY, cluster_of
 from selenium.webdriver import Chrome, Keys
 
 from truecluster._engine.requests import Event, FinishedEvent, TokenEvent
@@ -17,15 +18,6 @@ from truecluster.api import Busy
 
 HOSTILE = "<img src=x onerror=window.hurt=1><script>window.hurt=1</script>"
 TOO_WIDE = "wide" * 100
-SHARE = {"device": "cpu", "weights": 0, "ends": 0, "state": 0, "workspace": 0, "process": 0, "needed": 0}
-NODES = {"hostname": "h", "device": "cpu", "dtypes": ["fp32"], "free": 4, "max_memory": None, "speed": None}
-
-
-def cluster_of(*spans: tuple[str, str], spare: str) -> dict[str, Any]:
-    """A view of nodes with what they host."""
-    stages = [{**SHARE, "node": node, "span": span, "free": None, "margin": None} for node, span in spans]
-    nodes = [{**NODES, "id": node, "span": span} for node, span in spans] + [{**NODES, "id": spare, "span": None}]
-    return {"model": "tiny", "nodes": nodes, "plan": {"stages": stages, "context": 100}}
 
 
 def said(text: str) -> list[Event]:
@@ -78,6 +70,25 @@ def test_an_answer_is_shown_as_it_comes(page: Page, running: Any) -> None:
     assert "8 written" in note  # as the engine says
     assert "tokens/s" in note
     assert page.find("#question").get_property("value") == ""
+
+
+def pasted(page: Page) -> object:
+    page.js("document.querySelector('#question').value = ''")
+    page.find("#question").send_keys(Keys.CONTROL, "v")
+    return page.find("#question").get_property("value")
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_an_answer_is_copied_as_it_was_written(page: Page, running: Any, secure: bool) -> None:
+    """Also over plain HTTP from another machine, where browsers have no ``navigator.clipboard``."""
+    text = "look:\n```py\nx = 1\n```"
+    running.state.engine.events = said(text)
+    page.ask("hi")
+    page.finished()
+    if not secure:
+        page.js("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.click(".foot button")
+    page.wait(lambda: pasted(page) == text)
 
 
 def test_a_request_is_what_the_page_says(page: Page, running: Any) -> None:
@@ -225,8 +236,20 @@ def test_the_key_is_asked_for_and_kept_for_the_tab_alone(chrome: Chrome, start: 
 
 
 def test_the_cluster_is_shown_and_read_again(page: Page, running: Any) -> None:
-    page.wait_for("#status", "0 nodes")
-    running.state.view = cluster_of(("here", "embed, head"), ("b", "blocks 3-7"), ("a", "blocks 0-2"), spare="c")
+    page.wait_for("#status", "waiting · 0 nodes")
+    page.wait_for("#cluster", "No node has joined yet")
+    spans = [("here", "embed"), ("b", "blocks 3-7"), ("a", "blocks 0-2"), ("here", "head")]
+    running.state.view = cluster_of(
+        *spans,
+        spare="c",
+        requests={"waiting": 3, "running": 8},
+        tokens={"generated": 1_234_567, "generated_per_second": 41.26},
+        pages={"held": 30, "total": 40},
+        edges=[{"from": "here", "to": "b", "route": "relayed", "transport": "tcp", "bytes": 1_500_000}],
+        faults=[{"message": "it burns", "count": 2, "seconds_ago": 3_700.0}],
+        progress=[{"task": "weights to c", "done": 250_000, "total": 1_000_000}],
+        uptime_seconds=90_000.0,
+    )
     page.wait_for("#status", "ready · 4 nodes")
     assert page.text(".layers li") == "embed\n0-2\n3-7\nhead"
     widths = [part.size["width"] for part in page.all(".layers li")]
@@ -234,8 +257,22 @@ def test_the_cluster_is_shown_and_read_again(page: Page, running: Any) -> None:
     colours = [part.value_of_css_property("background-color") for part in page.all(".layers li")]
     assert colours[0] == colours[3]
     assert len(set(colours)) == 3
-    assert [name.text for name in page.all(".nodes strong")] == ["here", "b", "a", "c"]
-    assert page.all(".nodes li")[3].text.endswith("spare")
+    assert page.text(".nodes strong") == "here\nb\na\nc"
+    assert "embed, head40 % busy" in page.text(".nodes li")
+    assert page.text(".nodes li").endswith("hosts nothingspare")
+    assert page.text("dd") == "41.3\n8\n3\n75 %"
+    assert "here → brelayed · tcp · 1.5 MB" in page.text("#cluster")
+    assert "it burns1 h 1 min ago, 2 times" in page.text("#cluster")
+    assert "weights to c250 kB of 1.0 MB" in page.text("#cluster")
+    assert "4,096 tokens of context · 1,234,567 tokens written · up 1 d 1 h" in page.text("#cluster")
+
+
+@pytest.mark.parametrize(
+    ("state", "word"), [("packing", "packing"), ("provisioning", "loading"), ("faulted", "failed"), ("done", "waiting")]
+)
+def test_what_the_cluster_does_is_said(page: Page, running: Any, state: str, word: str) -> None:
+    running.state.view = {**EMPTY, "state": state}
+    page.wait_for("#status", f"{word} · 0 nodes")
 
 
 def test_a_page_that_nobody_sees_asks_nothing(page: Page, running: Any) -> None:
@@ -257,15 +294,16 @@ def test_a_small_screen_shows_all_of_it(page: Page, running: Any) -> None:
     page.ask(TOO_WIDE)
     page.wait_for(".answer pre", TOO_WIDE)
     page.finished()
-    too_wide = "return document.documentElement.scrollWidth > innerWidth || log.scrollWidth > log.clientWidth"
+    page.click("#settings summary")
+    too_wide = "return [document.documentElement, log, settings].some((each) => each.scrollWidth > each.clientWidth)"
     assert not page.js(too_wide)
     assert page.find("#question").is_displayed()
     page.click("#status")
     page.wait_for(".nodes", TOO_WIDE)
     assert page.find("#cluster").is_displayed()
     assert not page.find("#question").is_displayed()
-    assert not page.js("return document.documentElement.scrollWidth > innerWidth")
-    assert not page.js("return cluster.scrollWidth > cluster.clientWidth")
+    assert not page.js("return [document.documentElement, cluster].some((each) => each.scrollWidth > each.clientWidth)")
+    assert page.find(".layers").size["height"] > 10
 
 
 def test_everything_has_a_name_and_can_be_reached_by_keys(page: Page) -> None:

@@ -1,70 +1,77 @@
 // A cluster as `GET /cluster` tells it, as elements.
 import { element } from "./dom.js";
-import { parts } from "./spans.js";
-import { bytes } from "./units.js";
+import { nodes } from "./nodes.js";
+import { layers } from "./layers.js";
+import { bytes, duration, number } from "./units.js";
 
 const COLOURS = 8;
+const SAID = {
+  packing: "packing", waiting: "waiting", planning: "loading", provisioning: "loading", "waiting-ready": "loading",
+  running: "ready", faulted: "failed", completed: "stopping", "tearing-down": "stopping", done: "waiting",
+};
 
-/** The state for the dot, and how many nodes there are. */
-export function words(view) {
+/** What the cluster does, in a word, and how many nodes there are. */
+export function summary(view) {
   const count = view.nodes.length;
-  return { state: view.plan ? "ready" : "waiting", text: `${count} node${count === 1 ? "" : "s"}` };
+  return { state: SAID[view.state], text: `${count} node${count === 1 ? "" : "s"}` };
 }
 
-/** What the panel shows. */
+/** The panel's sections. */
 export function panel(view) {
-  const stages = view.plan?.stages ?? [];
-  const names = new Set([...stages.map((stage) => stage.node), ...view.nodes.map((node) => node.id)]);
+  const names = new Set([...view.stages.map((stage) => stage.node), ...view.nodes.map((node) => node.id)]);
   const colours = new Map([...names].map((name, index) => [name, `node-${index % COLOURS}`]));
   return [
     element("h2", {}, view.model),
-    ...(stages.length ? [layers(stages, colours)] : []),
-    element("ul", { className: "nodes" }, ...hosts(view, stages).map((host) => card(host, colours))),
+    figures(view),
+    ...view.progress.map(task),
+    ...(view.stages.length ? [layers(view.stages, colours)] : []),
+    view.nodes.length ? nodes(view, colours) : element("p", { className: "note" }, NOBODY),
+    ...section("Connections", view.edges.filter((edge) => edge.route).map(connection)),
+    ...section("Faults", view.faults.map(fault)),
+    element("p", { className: "note" }, about(view)),
   ];
 }
 
-function layers(stages, colours) {
-  const bar = parts(stages).map(({ node, label, blocks }) => {
-    const part = element("li", { className: `part ${colours.get(node)}`, title: `${label} on ${node}` }, label);
-    part.style.flexGrow = String(Math.max(blocks, 1));
-    part.classList.toggle("end", blocks === 0);
-    return part;
-  });
-  return element("ol", { className: "layers", ariaLabel: "The model's parts, and where they are" }, ...bar);
+const NOBODY = "No node has joined yet. The command that started this server has printed the line to run on each.";
+
+function figures({ tokens, requests, pages }) {
+  const used = pages.total ? `${Math.round((100 * pages.held) / pages.total)} %` : "–";
+  const all = {
+    "tokens/s": (tokens.generated_per_second ?? 0).toFixed(1),
+    running: number(requests.running),
+    waiting: number(requests.waiting),
+    "of state": used,
+  };
+  const tiles = Object.entries(all).map(([name, value]) =>
+    element("div", {}, element("dt", {}, name), element("dd", {}, value)));
+  return element("dl", { className: "figures" }, ...tiles);
 }
 
-/** Every node, and whoever else hosts something, in a token's order; what is planned beside what the node says. */
-function hosts(view, stages) {
-  const nodes = new Map(view.nodes.map((node) => [node.id, node]));
-  const planned = stages.map((stage) => ({ ...nodes.get(stage.node), ...stage, id: stage.node }));
-  const spares = view.nodes.filter((node) => !stages.some((stage) => stage.node === node.id));
-  return [...planned, ...spares];
+function task({ task, done, total }) {
+  const bar = element("progress", { max: Math.max(total, 1), value: done, ariaLabel: task });
+  const amount = element("span", { className: "note" }, `${bytes(done)} of ${bytes(total)}`);
+  return element("div", { className: "task" }, element("div", { className: "row" }, element("span", {}, task), amount), bar);
 }
 
-function card(host, colours) {
-  const name = element("strong", {}, element("i", { className: "swatch" }), host.id);
-  const where = element("span", { className: "note" }, [host.device, host.hostname].filter(Boolean).join(" · "));
-  return element(
-    "li",
-    { className: host.span ? colours.get(host.id) : "spare" },
-    element("div", { className: "row" }, name, where),
-    element("div", {}, host.span ?? "spare"),
-    ...(host.needed ? memory(host) : []),
-  );
+function section(title, items) {
+  if (!items.length) return [];
+  return [element("section", {}, element("h3", {}, title), element("ul", { className: "list" }, ...items))];
 }
 
-/** What is planned of a node's memory: weights, the state of requests, what else a process takes, and what stays free. */
-function memory({ needed, weights, ends, state, free }) {
-  const parts = { weights: weights + ends, state, rest: needed - weights - ends - state, free: Math.max(free - needed, 0) };
-  const bar = Object.entries(parts).map(([className, size]) => {
-    const part = element("i", { className });
-    part.style.flexGrow = String(size);
-    return part;
-  });
-  const of = free === null ? "" : ` of ${bytes(free)}`;
-  const text = `${bytes(needed)}${of}: ${bytes(parts.weights)} weights, ${bytes(state)} state`;
+function connection(edge) {
+  const what = element("span", { className: "note" }, `${edge.route} · ${edge.transport} · ${bytes(edge.bytes)}`);
+  return element("li", { className: "row" }, element("span", {}, `${edge.from} → ${edge.to}`), what);
+}
+
+function fault({ message, count, seconds_ago }) {
+  const when = `${duration(seconds_ago)} ago${count > 1 ? `, ${number(count)} times` : ""}`;
+  return element("li", {}, element("div", { className: "error" }, message), element("div", { className: "note" }, when));
+}
+
+function about({ plan, uptime_seconds, tokens }) {
   return [
-    element("div", { className: "memory", ariaHidden: "true" }, ...bar),
-    element("div", { className: "note" }, text),
-  ];
+    plan && `${number(plan.context)} tokens of context`,
+    `${number(tokens.generated)} tokens written`,
+    `up ${duration(uptime_seconds)}`,
+  ].filter(Boolean).join(" · ");
 }

@@ -1,4 +1,5 @@
 // How long an answer took, and how many tokens it was.
+import { GAP } from "./units.js";
 
 export class Speed {
   #begun = performance.now();
@@ -27,7 +28,7 @@ export class Speed {
       `${prompt_tokens} tokens read${cached ? `, ${cached} of them known already` : ""}`,
       `${completion_tokens} written`,
       this.#first && `first after ${seconds(this.#first - this.#begun)}`,
-      completion_tokens > 1 && this.#last > this.#first && `${this.#rate(completion_tokens)} tokens/s`,
+      completion_tokens > 1 && this.#last > this.#first && `${this.#rate(completion_tokens)}${GAP}tokens/s`,
     ].filter(Boolean).join(" · ");
   }
 
@@ -36,4 +37,4 @@ export class Speed {
   }
 }
 
-const seconds = (milliseconds) => `${(milliseconds / 1000).toFixed(2)} s`;
+const seconds = (milliseconds) => `${(milliseconds / 1000).toFixed(2)}${GAP}s`;

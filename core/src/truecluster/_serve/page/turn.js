@@ -40,15 +40,20 @@ export class TurnView {
   }
 
   async copied() {
-    await copy(this.turn.answer, this.answer);
-    this.copy.textContent = "Copied";
+    const done = await copy(this.turn.answer).then(() => "Copied", () => "Not copied");
+    this.copy.textContent = done;
     setTimeout(() => (this.copy.textContent = "Copy"), 1500);
   }
 }
 
-/** Copy `text`, which `shown` shows: browsers give the clipboard's own interface to secure origins only. */
-async function copy(text, shown) {
+/** Browsers give the clipboard's own interface to secure origins only, which a cluster in a home network isn't. */
+async function copy(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  getSelection().selectAllChildren(shown);
-  document.execCommand("copy");
+  const before = document.activeElement, field = element("textarea", { className: "unseen", value: text });
+  document.body.append(field);
+  field.select();
+  const done = document.execCommand("copy");
+  field.remove();
+  before.focus();
+  if (!done) throw new Error("the browser refused");
 }
