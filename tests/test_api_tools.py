@@ -78,7 +78,7 @@ def test_several_calls_are_told_apart(official: openai.OpenAI) -> None:
     """A random model goes on calling until it may not say more."""
     answer = ask(official, tool_choice="required", tools=[REST], max_tokens=1000, seed=1).choices[0]
     calls = answer.message.tool_calls
-    assert {(call.function.name, call.function.arguments) for call in calls} == {("rest", "{}")}
+    assert all((call.function.name, json.loads(call.function.arguments)) == ("rest", {}) for call in calls)
     assert len({call.id for call in calls}) == len(calls) > 1
 
 
@@ -94,7 +94,8 @@ def test_a_conversation_goes_on_after_a_call(official: openai.OpenAI) -> None:
     message = ask(official, tool_choice=NAMED).choices[0].message
     result: Any = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "done"}
     following = ask(official, messages=[*ASKED, message, result], tool_choice="none", max_tokens=5)
-    written = f'<tool_call>\n{{"name": "paint", "arguments": {message.tool_calls[0].function.arguments}}}\n</tool_call>'
+    arguments = json.dumps(json.loads(message.tool_calls[0].function.arguments))
+    written = f'<tool_call>\n{{"name": "paint", "arguments": {arguments}}}\n</tool_call>'
     turns = ["<s>user:Paint it.<e>", f"<s>assistant:{written}<e>", "<s>tool:done<e>", "<s>assistant:"]
     letters = len("".join(turns).replace("<s>", "s").replace("<e>", "e"))
     assert following.usage.prompt_tokens == letters
