@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from commands import Commands, Served, free_port
 from saboteurs import hold_the_interpreter, in_loading, in_steps, saboteur
@@ -13,6 +17,15 @@ from saboteurs import hold_the_interpreter, in_loading, in_steps, saboteur
 pytestmark = pytest.mark.timeout(180)
 LONGER = 14
 """Seconds, more than the ten that a node without work may be silent."""
+
+
+def until(api: int, route: str, holds: Callable[[Any], bool]) -> Any:
+    """What the route says once that holds."""
+    deadline = time.monotonic() + 60
+    while not holds(found := httpx.get(f"http://127.0.0.1:{api}/{route}", timeout=20).json()):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+    return found
 
 
 def test_a_step_that_holds_the_interpreter_is_borne(tc: Commands, tiny: Path, tmp_path: Path) -> None:
@@ -43,12 +56,18 @@ def test_a_step_that_is_never_answered_ends_the_run(tc: Commands, tiny: Path, tm
     cluster.wait_for("^a: blocks")
     tc.node(port, "b")
     cluster.wait_for("b waits as a spare")
-    answer = Served(cluster, api, port).complete()
-    assert answer.status_code == 500
+    with ThreadPoolExecutor(1) as asking:
+        asked = asking.submit(Served(cluster, api, port).complete)
+        health = until(api, "health", lambda health: (health["stalled_seconds"] or 0) > 1)
+        assert (health["alive"], health["connected"]) == (True, 2)
+        assert asked.result().status_code == 500
     cluster.wait_for(
         r"the run failed: step \d+ was not answered within 4 s: node a has been busy with it for \d+ s; if .*--step-"
     )
     cluster.wait_for("^b: blocks 0-3")
+    view = until(api, "cluster", lambda view: view["state"] == "running")
+    assert view["run"]["number"] == 2
+    assert "was not answered within 4 s: node a" in view["faults"][-1]["message"]
     ended = bad.end(30)
     assert ended.code == 1
     assert "didn't stop within 2 s" in ended.err
@@ -56,8 +75,12 @@ def test_a_step_that_is_never_answered_ends_the_run(tc: Commands, tiny: Path, tm
 
 
 def test_a_node_that_does_not_get_ready_is_replaced(tc: Commands, tiny: Path, tmp_path: Path) -> None:
-    cluster, _, port = tc.cluster(tiny, "--min-nodes", 1, "--ready-timeout", 3, "--stop-timeout", 2)
+    cluster, api, port = tc.cluster(tiny, "--min-nodes", 1, "--ready-timeout", 3, "--stop-timeout", 2)
     tc.node(port, "a", env=saboteur(tmp_path / "site", in_loading("time.sleep(600)")))
+    view = until(api, "cluster", lambda view: "loading weights on a" in [task["task"] for task in view["progress"]])
+    assert (view["state"], [node["state"] for node in view["nodes"]]) == ("waiting-ready", ["loading"])
+    totals = {task["task"]: task["total"] for task in view["progress"]}
+    assert totals["loading weights on a"] == view["stages"][1]["weights"]
     cluster.wait_for(
         r"could not start: not ready 3 s after all weights were sent: node a has loaded 0\.0 of 0\.2 MB; .*--ready-"
     )

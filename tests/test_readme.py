@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 CONSOLE = [line[2:] for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
 TARGETS = re.findall(r"^make (\w+)$", README, re.MULTILINE)
-SERVICES = ("cluster", "node", "curl")
+SERVICES = ("cluster", "node", "curl", "status")
+"""What needs a cluster at work, or is one."""
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -41,7 +42,7 @@ def _ending() -> list[str]:
 
 
 def test_the_readme_has_commands_of_every_kind() -> None:
-    assert {_words(line)[0] for line in CONSOLE} >= {"run", "plan", "cluster", "node", "plugin", "curl"}
+    assert {_words(line)[0] for line in CONSOLE} >= {"run", "plan", "cluster", "node", "plugin", "curl", "status"}
     assert set(TARGETS) >= {"demo", "test"}
 
 
@@ -73,6 +74,11 @@ def test_the_cluster_of_the_tour(tour: Commands) -> None:
         words.remove("--work-dir")
         tour.start(*words, work_dir=store)
     assert "0.0 MB sent" not in running.wait_for(r"weights .* from its store.*", 280, count=2)[0]
+    for line in CONSOLE:
+        if line.startswith("tc status"):
+            shown = tour.run(*_words(line.replace(":8000", f":{api}")))
+            assert shown.code == 0, shown.err
+            assert "running" in shown.out.splitlines()[0]
     if shutil.which("curl") is None:
         pytest.skip("curl isn't installed")
     for line in CONSOLE:

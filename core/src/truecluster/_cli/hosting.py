@@ -103,7 +103,7 @@ class Hosted:
         nodes, stalled = self.coordinator.nodes.ready(), self.engine.load.stalled_s
         return Readiness(
             alive=self.engine.failure is None and not self.leaving,
-            ready=self.engine.ready and not self.coordinator.too_long(stalled or 0.0),
+            ready=self.engine.ready and (stalled is None or stalled <= self.coordinator.step_timeout),
             required=self.coordinator.needed_nodes,
             connected=len(nodes),
             stalled_seconds=stalled,

@@ -126,9 +126,10 @@ class Coordinator:
         """Tokens that a sequence may have: in the latest run, or in the one that is aimed at."""
         return self._runs.context
 
-    def too_long(self, seconds: float) -> bool:
-        """Whether no step may take so many seconds."""
-        return seconds > self._resources.settings.step_timeout
+    @property
+    def step_timeout(self) -> float:
+        """Seconds that a step may take."""
+        return self._resources.settings.step_timeout
 
     def view(self) -> dict[str, Any]:
         """Nodes, stages and edges, what is under way, and what went wrong, as docs/cluster.md has it."""
