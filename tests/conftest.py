@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +19,9 @@ from commands import Commands, Ended, Served
 from goldens import real_model
 from tiny_checkpoints import write_tiny
 from wheels import built, installed
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 
 @pytest.fixture
@@ -59,6 +63,34 @@ def served(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Iterator[Ser
             commands.node(port, name)
         cluster.wait_for("^b: blocks")
         yield Served(cluster, api, port)
+
+
+@pytest.fixture(scope="session")
+def served_last_stage(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Iterator[Served]:
+    """As `served`, but the last node has the head, and samples."""
+    with Commands(tmp_path_factory.mktemp("served-last-stage")) as commands:
+        cluster, api, port = commands.cluster(tiny, "--max-nodes", 2, "--head", "last-stage")
+        for name in "ab":
+            commands.node(port, name)
+        cluster.wait_for("^b: ")
+        yield Served(cluster, api, port)
+
+
+@pytest.fixture(scope="module", params=["coordinator", "last-stage"])
+def api(request: pytest.FixtureRequest) -> Served:
+    """Both clusters, one after the other: what an API promises doesn't hang on where the head is."""
+    chosen = "served" if request.param == "coordinator" else "served_last_stage"
+    found: Served = request.getfixturevalue(chosen)
+    return found
+
+
+@pytest.fixture(scope="module")
+def official(api: Served) -> Iterator[OpenAI]:
+    """OpenAI's own client, which holds all answers to OpenAI's schemas."""
+    from answers import official_client
+
+    with official_client(api.api) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import httpx
 import openai
 import pytest
 from commands import Commands, Served
+from openai_shapes import counted
 from tiny_checkpoints import END
 
 
@@ -32,45 +33,44 @@ def greedy(tiny: Path) -> tuple[list[int], list[int]]:
     return prompt, answer
 
 
-def test_a_completion_is_what_transformers_computes(served: Served, greedy: tuple[list[int], list[int]]) -> None:
+def test_a_completion_is_what_transformers_computes(api: Served, greedy: tuple[list[int], list[int]]) -> None:
     prompt, answer = greedy
-    response = served.complete(prompt)
+    response = api.complete(prompt)
     assert response.status_code == 200
     body = response.json()
     assert (body["object"], body["model"]) == ("text_completion", "tiny")
     assert body["choices"] == [
         {"text": bytes(answer).decode(), "index": 0, "logprobs": None, "finish_reason": "length"}
     ]
-    assert body["usage"] == {"prompt_tokens": 5, "completion_tokens": 8, "total_tokens": 13}
+    assert body["usage"] == counted(5, 8)
 
 
-def test_openais_client(served: Served) -> None:
-    client = openai.OpenAI(base_url=f"http://127.0.0.1:{served.api}/v1", api_key="none", max_retries=0)
-    assert [model.id for model in client.models.list()] == ["tiny"]
+def test_openais_client(official: openai.OpenAI) -> None:
+    assert [model.id for model in official.models.list()] == ["tiny"]
     messages: Any = [{"role": "user", "content": "Hello"}]
-    chat = client.chat.completions.create(model="tiny", messages=messages, temperature=0, max_tokens=6)
+    chat = official.chat.completions.create(model="tiny", messages=messages, temperature=0, max_tokens=6)
     rendered = len("user:Hello") + len("assistant:") + 3  # and three control tokens
     assert chat.choices[0].message.role == "assistant"
     assert (chat.usage.prompt_tokens, chat.usage.completion_tokens) == (rendered, 6)
     with pytest.raises(openai.NotFoundError, match="tiny"):
-        client.completions.create(model="large", prompt="Hello")
+        official.completions.create(model="large", prompt="Hello")
 
 
-def test_a_prompt_over_the_context_is_the_clients_mistake(served: Served) -> None:
-    response = served.complete("x" * 4096)
+def test_a_prompt_over_the_context_is_the_clients_mistake(api: Served) -> None:
+    response = api.complete("x" * 4096)
     assert response.status_code == 400
     error = response.json()["error"]
     assert error["code"] == "context_length_exceeded"
     assert "4096" in error["message"]
 
 
-def test_several_clients_at_once_get_their_own_answers(served: Served) -> None:
+def test_several_clients_at_once_get_their_own_answers(api: Served) -> None:
     prompts = ["Hello", "What is it?", "x", "Tell me about the sea, please."]
-    alone = [served.complete(prompt, 20).json()["choices"][0]["text"] for prompt in prompts]
+    alone = [api.complete(prompt, 20).json()["choices"][0]["text"] for prompt in prompts]
     together: dict[int, str] = {}
 
     def ask(number: int) -> None:
-        together[number] = served.complete(prompts[number], 20).json()["choices"][0]["text"]
+        together[number] = api.complete(prompts[number], 20).json()["choices"][0]["text"]
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(prompts))]
     for thread in threads:

@@ -5,21 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
 import pytest
+from answers import official_client
 from commands import Commands, Served
-
-
-@pytest.fixture(scope="module")
-def official(served: Served) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"http://127.0.0.1:{served.api}/v1", api_key="none", max_retries=0) as client:
-        yield client
 
 
 def ask(official: openai.OpenAI, **body: Any) -> Any:
@@ -81,11 +74,11 @@ def test_a_bias_of_no_token_harms_nobody(official: openai.OpenAI) -> None:
     assert ask(official, logit_bias={"131": -100}).choices[0].finish_reason == "length"
 
 
-def test_clients_that_leave_their_streams_make_room(served: Served, official: openai.OpenAI) -> None:
+def test_clients_that_leave_their_streams_make_room(api: Served, official: openai.OpenAI) -> None:
     """API-30: more streams than the cluster serves at once, all left after a token, and none stays."""
     body = {"model": "tiny", "prompt": "Go on", "max_tokens": 4000, "stream": True, "temperature": 0}
     for _ in range(3):
-        with httpx.Client(base_url=f"http://127.0.0.1:{served.api}/v1", timeout=60) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{api.api}/v1", timeout=60) as client:
             streams = [
                 client.send(client.build_request("POST", "completions", json=body), stream=True) for _ in range(8)
             ]
@@ -94,12 +87,13 @@ def test_clients_that_leave_their_streams_make_room(served: Served, official: op
             for stream in streams:
                 stream.close()
     assert ask(official).choices[0].finish_reason == "length"
-    assert httpx.get(f"http://127.0.0.1:{served.api}/health").json()["ready"]
+    assert httpx.get(f"http://127.0.0.1:{api.api}/health").json()["ready"]
 
 
-def test_a_node_lost_midway_is_an_error_in_the_stream(tc: Commands, tiny: Path) -> None:
+@pytest.mark.parametrize("head", ["coordinator", "last-stage"])
+def test_a_node_lost_midway_is_an_error_in_the_stream(tc: Commands, tiny: Path, head: str) -> None:
     """API-32: not an end, and without a word that only the cluster's owner may know."""
-    command, api, port = tc.cluster(tiny, "--max-nodes", 2)
+    command, api, port = tc.cluster(tiny, "--max-nodes", 2, "--head", head)
     nodes = [tc.node(port, name) for name in "ab"]
     command.wait_for("^b: blocks")
     body = {"model": "tiny", "prompt": "Go on", "max_tokens": 4000, "stream": True, "temperature": 0}
@@ -116,15 +110,16 @@ def test_a_node_lost_midway_is_an_error_in_the_stream(tc: Commands, tiny: Path) 
     assert all(chunk["choices"][0]["finish_reason"] is None for chunk in chunks)
 
 
-@pytest.mark.parametrize("head", ["coordinator", "last-stage"])
 def test_a_seed_means_the_same_however_the_model_is_split(
-    tc: Commands, tiny: Path, official: openai.OpenAI, head: str
+    tc: Commands, tiny: Path, served: Served, served_last_stage: Served
 ) -> None:
     """API-18: one node or two, the head here or there."""
-    body: dict[str, Any] = {"seed": 1, "temperature": 1, "max_tokens": 30, "n": 2}
-    expected = [choice.text for choice in ask(official, **body).choices]
-    started = tc.start("run", "--model", tiny, "--nodes", 1, "--serve", "--api-port", 0, "--head", head, "--threads", 1)
+    started = tc.start("run", "--model", tiny, "--nodes", 1, "--serve", "--api-port", 0, "--threads", 1)
     port = int(started.wait_for(r"serving tiny on http://127\.0\.0\.1:(\d+)/v1")[1])
     started.wait_for("^ready: tiny answers")
-    with closing(openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=6)) as other:
-        assert [choice.text for choice in ask(other, **body).choices] == expected
+    answers = []
+    for other in (port, served.api, served_last_stage.api):
+        with official_client(other, retries=6) as client:
+            found = ask(client, seed=1, temperature=1, max_tokens=30, n=2)
+            answers.append([choice.text for choice in found.choices])
+    assert answers == [answers[0]] * 3

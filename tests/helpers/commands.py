@@ -174,8 +174,11 @@ class Served:
     port: int
 
     def post(self, route: str, timeout: float = 60, **body: Any) -> httpx.Response:
-        """Ask the API."""
-        return httpx.post(f"http://127.0.0.1:{self.api}/v1/{route}", json=body, timeout=timeout)
+        """Ask the API, whose answer has the shape that OpenAI's have."""
+        from answers import plain_client
+
+        with plain_client(self.api) as client:
+            return client.post(route, json=body, timeout=timeout)
 
     def complete(self, prompt: object = "Hello", max_tokens: int = 8, **body: Any) -> httpx.Response:
         """Ask for a greedy completion."""
