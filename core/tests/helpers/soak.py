@@ -41,7 +41,7 @@ class Asked:
             self.ids.append(event.id)
             if len(self.ids) == self.cut:
                 self.cancel()
-        else:
+        elif isinstance(event, FinishedEvent):
             self.done(self, event)
 
 

@@ -52,16 +52,21 @@ class Holdings:
         sequence.sent += count
         sequence.asked = max(sequence.asked, sequence.sent)
         sequence.named = len(sequence.pages)
-        self._lengthen(sequence)
-        full = min(sequence.sent // PAGE, len(sequence.chain))
-        for page, key in zip(sequence.pages[sequence.kept : full], sequence.chain[sequence.kept : full], strict=True):
-            self._pages.keep(page, key)
-        sequence.kept = full
+        if self._sharing and sequence.sent // PAGE > sequence.kept:
+            self._keep(sequence)
 
     def release(self, sequence: Sequence) -> None:
         """All of its pages; it is to begin again, if at all."""
         self._pages.release(sequence.pages)
         sequence.forget()
+
+    def _keep(self, sequence: Sequence) -> None:
+        """Its full pages for others."""
+        lengthen(sequence.chain, sequence.tokens)
+        full = sequence.sent // PAGE
+        for page, key in zip(sequence.pages[sequence.kept : full], sequence.chain[sequence.kept : full], strict=True):
+            self._pages.keep(page, key)
+        sequence.kept = full
 
     def _lengthen(self, sequence: Sequence) -> None:
         if self._sharing:

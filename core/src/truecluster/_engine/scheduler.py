@@ -29,6 +29,7 @@ from .groups import Groups
 from .holdings import Holdings
 from .line import Line
 from .pace import Pace
+from .refusals import refusal
 from .sequences import Sequence
 from .steps import Steps
 
@@ -97,11 +98,11 @@ class Scheduler:
         None to those that have left the stages since: they go through them again, if at all.
         """
         sent, now = self._steps.under_way.popleft(), self._clock()
-        load, last = sent.load, self._last_answer
+        held, last = sent.content, self._last_answer
         self._last_answer = now
-        self._groups.observe(load.running, load.groups, load.prompt > 0, now - last)
-        if load.streams or load.prompt:
-            self._pace.observe(load.streams, load.prompt, load.position, now - max(sent.at, last), load.groups)
+        self._groups.observe(held.running, held.groups, held.prompt > 0, now - last)
+        if held.streams or held.prompt:
+            self._pace.observe(held.streams, held.prompt, held.position, now - max(sent.at, last), held.groups)
         for (sequence, number), token, likely in zip(sent.awaited, ids, logprobs or [None] * len(ids), strict=True):
             if sequence.number == number:
                 self._deliver(sequence, token, likely)
@@ -155,9 +156,6 @@ class Scheduler:
         for sequence in [s for s in self.active if s.cancelled]:
             sequence.finish("cancelled")
             self._release(sequence)
-        for sequence in [s for s in self.waiting if s.cancelled]:
-            self.waiting.remove(sequence)
-            sequence.finish("cancelled")
 
     def _release(self, sequence: Sequence) -> None:
         """Take back its slot and pages; the stages learn of it with the next step."""
@@ -170,11 +168,14 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Those whose turn it is, while there are slots and pages; nobody is overtaken."""
+        for sequence in [s for s in self.waiting if s.cancelled]:
+            self.waiting.remove(sequence)
+            sequence.finish("cancelled")
         while self.waiting and len(self.active) < self._capacity.sequences:
             sequence = self.waiting.first
-            refusal = self._refusal(sequence)
-            if refusal is not None:
-                self.waiting.take().finish("error", refusal)
+            why_not = refusal(sequence, self._capacity)
+            if why_not is not None:
+                self.waiting.take().finish("error", why_not)
             elif not self._holdings.has_room(sequence, self.active):
                 return
             else:
@@ -186,21 +187,6 @@ class Scheduler:
         sequence.machine.try_to(RequestState.PREFILL)
         self.active.append(sequence)
         self._prompts.append(sequence)
-
-    def _refusal(self, sequence: Sequence) -> str | None:
-        """Why the run could never serve the request."""
-        capacity = self._capacity
-        if sequence.length > capacity.context:
-            return (
-                f"prompt and answer have {sequence.length} tokens, a sequence may have {capacity.context}; "
-                "ask for fewer tokens"
-            )
-        if sequence.pages_needed > capacity.pages:
-            return (
-                f"prompt and answer need {sequence.pages_needed * PAGE} tokens of cache, the run has "
-                f"{capacity.pages * PAGE}; ask for fewer tokens"
-            )
-        return None
 
     def _decoding(self, most: int) -> dict[Sequence, int]:
         """One token of each of the streams that wait longest; pages are given to the oldest first."""
@@ -232,9 +218,9 @@ class Scheduler:
         None of a sequence that gave up its pages to one before it.
         """
         until = sequence.sent + count if sequence.started else 0
-        while len(sequence.pages) * PAGE < until and self._extend(sequence, counts):
+        while (room := len(sequence.pages) * PAGE) < until and self._extend(sequence, counts):
             pass
-        given = max(0, min(until, len(sequence.pages) * PAGE) - sequence.sent)
+        given = max(0, min(until, room) - sequence.sent)
         if given:
             counts[sequence] = given
         return given

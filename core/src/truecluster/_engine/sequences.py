@@ -129,7 +129,8 @@ class Sequence:
 
     def sampled(self, token: int, logprobs: Logprobs | None) -> None:
         """The next token of the answer."""
-        self.machine.try_to(RequestState.DECODE)
+        if self.generated == 0:
+            self.machine.try_to(RequestState.DECODE)
         self.generated += 1
         if token in self.request.eos:
             self.finish("stop")

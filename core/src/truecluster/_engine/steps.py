@@ -15,7 +15,7 @@ from .sequences import Sequence
 
 
 @attrs.frozen
-class Load:
+class Content:
     """What a step holds: so many streams and tokens of prompts, the furthest chunk of which is at ``position``.
 
     It was one of ``groups`` that ``running`` streams were split into.
@@ -36,7 +36,7 @@ class Sent:
     whose next token it brings.
     """
 
-    load: Load
+    content: Content
     awaited: list[tuple[Sequence, int]]
     last: list[tuple[Sequence, int]]
     at: float
@@ -84,7 +84,7 @@ class Steps:
             prefill=len(counts) > streams,
         )
         self._released = []
-        load = Load(
+        content = Content(
             streams=streams,
             prompt=len(step.ids) - streams,
             position=max([row.position for row in rows[streams:]], default=0),
@@ -93,7 +93,7 @@ class Steps:
         )
         awaited = [(s, s.number) for s, row in zip(counts, rows, strict=True) for _ in range(row.n_logits)]
         last = [(s, s.number) for s, count in counts.items() if s.left == count]
-        self.under_way.append(Sent(load, awaited, last, now))
+        self.under_way.append(Sent(content, awaited, last, now))
         return step
 
     def constrain(self, mask_of: Callable[[Sequence], bytes]) -> None:
