@@ -16,6 +16,7 @@ EMPTY: dict[str, Any] = {
     "requests": {"waiting": 0, "running": 0},
     "pages": {"held": 0, "total": 0},
     "tokens": {"generated": 0, "generated_per_second": None},
+    "steps": {"stalled_seconds": None},
     "uptime_seconds": 1.0,
 }
 """What the page shows of ``GET /cluster``; docs/cluster.md has all of it."""

@@ -245,9 +245,12 @@ def test_the_cluster_is_shown_and_read_again(page: Page, running: Any) -> None:
         requests={"waiting": 3, "running": 8},
         tokens={"generated": 1_234_567, "generated_per_second": 41.26},
         pages={"held": 30, "total": 40},
-        edges=[{"from": "here", "to": "b", "route": "relayed", "transport": "tcp", "bytes": 1_500_000}],
+        edges=[
+            {"from": "here", "to": "b", "route": "relayed", "transport": "tcp", "dtype": "fp16", "bytes": 1_500_000}
+        ],
         faults=[{"message": "it burns", "count": 2, "seconds_ago": 3_700.0}],
         progress=[{"task": "weights to c", "done": 250_000, "total": 1_000_000}],
+        steps={"stalled_seconds": 12.3},
         uptime_seconds=90_000.0,
     )
     page.wait_for("#status", "ready · 4 nodes")
@@ -261,8 +264,9 @@ def test_the_cluster_is_shown_and_read_again(page: Page, running: Any) -> None:
     assert "embed, head40 % busy" in page.text(".nodes li")
     assert page.text(".nodes li").endswith("hosts nothingspare")
     assert page.text("dd") == "41.3\n8\n3\n75 %"
-    assert "here → brelayed · tcp · 1.5 MB" in page.text("#cluster")
+    assert "here → brelayed · 1.5 MB" in page.text("#cluster")
     assert "it burns1 h 1 min ago, 2 times" in page.text("#cluster")
+    assert "No step was answered for 12 s" in page.text("#cluster .error")
     assert "weights to c250 kB of 1.0 MB" in page.text("#cluster")
     assert "4,096 tokens of context · 1,234,567 tokens written · up 1 d 1 h" in page.text("#cluster")
 

@@ -23,6 +23,7 @@ export function panel(view) {
   return [
     element("h2", {}, view.model),
     figures(view),
+    ...stalled(view.steps.stalled_seconds),
     ...view.progress.map(task),
     ...(view.stages.length ? [layers(view.stages, colours)] : []),
     view.nodes.length ? nodes(view, colours) : element("p", { className: "note" }, NOBODY),
@@ -47,6 +48,12 @@ function figures({ tokens, requests, pages }) {
   return element("dl", { className: "figures" }, ...tiles);
 }
 
+/** A step that takes longer than a prompt's may; its answer, or a fault, is to come. */
+function stalled(seconds) {
+  if (seconds === null || seconds < 5) return [];
+  return [element("p", { className: "error" }, `No step was answered for ${duration(seconds)}.`)];
+}
+
 function task({ task, done, total }) {
   const bar = element("progress", { max: Math.max(total, 1), value: done, ariaLabel: task });
   const amount = element("span", { className: "note" }, `${bytes(done)} of ${bytes(total)}`);
@@ -59,8 +66,9 @@ function section(title, items) {
 }
 
 function connection(edge) {
-  const what = element("span", { className: "note" }, `${edge.route} · ${edge.transport} · ${bytes(edge.bytes)}`);
-  return element("li", { className: "row" }, element("span", {}, `${edge.from} → ${edge.to}`), what);
+  const what = element("span", { className: "note" }, `${edge.route} · ${bytes(edge.bytes)}`);
+  const title = `${edge.dtype} over ${edge.transport}`;
+  return element("li", { className: "row", title }, element("span", {}, `${edge.from} → ${edge.to}`), what);
 }
 
 function fault({ message, count, seconds_ago }) {
