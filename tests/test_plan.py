@@ -243,6 +243,8 @@ def test_a_cluster_without_a_run_says_so(tc: Commands, tiny: Path, tc_here: Tc) 
     ended = tc_here("plan", "--url", f"http://127.0.0.1:{api}")
     assert ended.code == 2
     assert "0 nodes and no plan at work yet" in ended.err
+    shown = tc_here("status", "--url", f"http://127.0.0.1:{api}")
+    assert (shown.code, "no node has joined" in shown.out) == (0, True), shown.err
 
 
 def test_a_served_context_bounds_every_request(tc: Commands, tiny: Path) -> None:
