@@ -106,7 +106,7 @@ def test_where_everything_is(served: Served) -> None:
         ("coordinator", "coordinator", "token-out", None, "int32"),
     ]
     loaded = sum(stage["weights"] for stage in view["stages"] if stage["node"] != "coordinator")
-    assert view["weights"]["stored"] + view["weights"]["sent"] >= loaded > 0
+    assert view["weights"]["sent"] >= loaded > 0  # the stores of both were empty
     assert view["pages"]["held"] == 0 < view["pages"]["total"]
     assert view["uptime_seconds"] > 0
 
@@ -116,8 +116,10 @@ def test_stages_at_work_are_busy_for_a_share_of_the_time(served: Served) -> None
     until = time.monotonic() + 60
     while not all(shares) and time.monotonic() < until:
         assert served.complete(max_tokens=16).status_code == 200
-        shares = [stage["busy_share"] for stage in look(served)["stages"]]
+        view = look(served)
+        shares = [stage["busy_share"] for stage in view["stages"]]
     assert all(share is not None and 0 < share <= 1 for share in shares)
+    assert view["tokens"]["generated_per_second"] > 0
 
 
 def paths(value: Any, path: str = "") -> Iterator[str]:
