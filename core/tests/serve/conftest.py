@@ -82,14 +82,12 @@ class FakeState:
     created: int = 1_700_000_000
     readiness: Readiness = READY
     view: dict[str, Any] = attrs.field(factory=lambda: EMPTY)
-    looks: int = 0
     counted: Tally = attrs.field(factory=Tally)
 
     def ready(self) -> Readiness:
         return self.readiness
 
     def cluster(self) -> dict[str, Any]:
-        self.looks += 1
         return self.view
 
     def tally(self) -> Tally:
