@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 from pathlib import Path
@@ -96,18 +95,15 @@ def test_a_node_lost_midway_is_an_error_in_the_stream(tc: Commands, tiny: Path, 
     command, api, port = tc.cluster(tiny, "--max-nodes", 2, "--head", head)
     nodes = [tc.node(port, name) for name in "ab"]
     command.wait_for("^b: blocks")
-    body = {"model": "tiny", "prompt": "Go on", "max_tokens": 4000, "stream": True, "temperature": 0}
-    with httpx.stream("POST", f"http://127.0.0.1:{api}/v1/completions", json=body, timeout=60) as response:
-        lines = response.iter_lines()
-        seen = [next(lines) for _ in range(6)]
+    with official_client(api) as client:
+        chunks = ask(client, prompt="Go on", max_tokens=4000, stream=True)
+        seen = [next(chunks) for _ in range(3)]
         threading.Thread(target=nodes[0].send, args=(signal.SIGKILL,)).start()
-        seen += list(lines)
-    data = [line.removeprefix("data: ") for line in seen if line]
-    assert "[DONE]" not in data
-    *chunks, last = map(json.loads, data)
-    assert last["error"]["type"] == "server_error"
-    assert "node a" not in last["error"]["message"]
-    assert all(chunk["choices"][0]["finish_reason"] is None for chunk in chunks)
+        with pytest.raises(openai.APIError) as failed:
+            seen.extend(chunks)
+    assert failed.value.type == "server_error"
+    assert "node a" not in failed.value.message
+    assert all(chunk.choices[0].finish_reason is None for chunk in seen)
 
 
 def test_a_seed_means_the_same_however_the_model_is_split(
