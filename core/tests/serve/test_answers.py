@@ -78,6 +78,14 @@ def test_fields_reach_the_engine(client: httpx.Client, running: Any) -> None:
     assert asked.max_tokens == 7
 
 
+def test_a_requests_owner_is_who_the_body_says_or_where_it_comes_from(client: httpx.Client, running: Any) -> None:
+    said = [{}, {"user": None}, {"user": "me"}, {"user": "me", "safety_identifier": "us"}]
+    for fields, owner in zip(said, ["127.0.0.1", "127.0.0.1", "me", "us"], strict=True):
+        for path, body in (("completions", COMPLETION), ("chat/completions", CHAT)):
+            assert client.post(f"/v1/{path}", json={**body, **fields, "n": 2}).status_code == 200
+            assert [asked.owner for asked in running.state.engine.asked[-2:]] == [owner] * 2
+
+
 def test_null_is_absent(client: httpx.Client, running: Any) -> None:
     """API-06: for every field that may be null."""
     names = ["max_tokens", "n", "stop", "seed", "stream", "logprobs", "temperature", "top_p", "logit_bias", "user"]

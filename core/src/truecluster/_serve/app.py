@@ -106,6 +106,8 @@ _CHAT = _Endpoint(parse_chat, CHAT)
 async def _respond(state: ServeState, options: ServeOptions, request: Request, endpoint: _Endpoint) -> Response:
     raw = await read_body(request)
     call = await to_thread.run_sync(endpoint.parse, raw, options.defaults)
+    if not call.owner and request.client is not None:
+        call = attrs.evolve(call, owner=request.client.host)
     _require_model(state, call.model)
     headers = _warning(call.unknown, options.strict_fields)
     readiness = state.ready()

@@ -21,17 +21,21 @@ class Streaming:
 
 @attrs.frozen(kw_only=True)
 class Call(ABC):
-    """What both endpoints have. ``choices`` answers to each prompt; ``unknown`` are the fields that no schema knows."""
+    """What both endpoints have. ``choices`` answers to each prompt; ``unknown`` are the fields that no schema knows.
+
+    ``owner`` is who asks, empty where the body doesn't say; owners take turns where requests have to wait.
+    """
 
     model: str
     choices: int
     options: TextOptions
     streaming: Streaming | None
     unknown: tuple[str, ...]
+    owner: str = ""
 
     def prepare(self, text: TextModel) -> list[TextRequest]:
         """One request for each choice of the answer, prompt by prompt. Blocking."""
-        return [choice for request in self._requests(text) for choice in request.choices(self.choices)]
+        return [choice for request in self._requests(text) for choice in request.choices(self.choices, self.owner)]
 
     @abstractmethod
     def _requests(self, text: TextModel) -> list[TextRequest]:

@@ -55,6 +55,7 @@ def parse_completion(raw: bytes, defaults: Sampling) -> CompletionCall:
         choices=choices,
         options=_options(fields, defaults, max_tokens, logprobs, echo),
         streaming=_streaming(fields),
+        owner=_owner(fields),
         unknown=_rest(fields, tables.COMPLETION),
     )
 
@@ -70,8 +71,14 @@ def parse_chat(raw: bytes, defaults: Sampling) -> ChatCall:
         choices=_choices(fields, 1),
         options=_options(fields, defaults, _chat_tokens(fields), _chat_logprobs(fields)),
         streaming=_streaming(fields),
+        owner=_owner(fields),
         unknown=_rest(fields, tables.CHAT),
     )
+
+
+def _owner(fields: Fields) -> str:
+    old, new = fields.take("user", string, ""), fields.take("safety_identifier", string, "")
+    return new or old
 
 
 def _rest(fields: Fields, neutral: tables.Neutral) -> tuple[str, ...]:

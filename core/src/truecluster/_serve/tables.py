@@ -13,11 +13,9 @@ _ZERO = (0, 0.0)
 _ONE = (1, 1.0)
 
 HARMLESS: Mapping[str, Check[Any]] = {
-    "user": string,
     "metadata": mapping,
     "store": boolean,
     "service_tier": string,
-    "safety_identifier": string,
     "prompt_cache_key": string,
     "prompt_cache_retention": string,
     "prompt_cache_options": mapping,

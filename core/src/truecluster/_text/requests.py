@@ -66,9 +66,9 @@ class TextRequest:
         """Whether the answer may end by what its text says, while the engine would go on."""
         return bool(self.stop) or (self.calls is not None and self.calls.single)
 
-    def choices(self, count: int) -> list[TextRequest]:
-        """The same request ``count`` times, each to be answered in its own way."""
-        return [attrs.evolve(self, tokens=attrs.evolve(self.tokens, choice=i)) for i in range(count)]
+    def choices(self, count: int, owner: str = "") -> list[TextRequest]:
+        """The same request of ``owner`` ``count`` times, each to be answered in its own way."""
+        return [attrs.evolve(self, tokens=attrs.evolve(self.tokens, choice=i, owner=owner)) for i in range(count)]
 
 
 @attrs.frozen
