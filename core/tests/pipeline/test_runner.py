@@ -311,4 +311,4 @@ def test_a_released_sequence_takes_its_parameters_with_it(drive, model):
     driven.step(again, IDS)
     _, ids = driven.answer()
     assert ids.tolist() == model.greedy([5, 6, 7], 1)
-    assert stage.samples.of(1, 1).params == SampleParams()
+    assert stage.samples.of(1, 0).params == SampleParams()
