@@ -9,7 +9,7 @@ import pytest
 
 HEAVY = {
     *("torch", "transformers", "numpy", "rich", "fastapi", "cattrs", "tokenizers", "huggingface_hub", "asyncio"),
-    *("pytest", "hypothesis"),
+    *("llguidance", "pytest", "hypothesis"),
 }
 
 SCRIPT = """
