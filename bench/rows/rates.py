@@ -13,7 +13,7 @@ from load.loops import Closed
 from load.samples import Summary
 from load.target import Target
 from tools.figures import Figure, Settings
-from tools.serving import answered, count_on, llama, ours
+from tools.serving import ONE_STAGE, answered, count_on, llama, ours
 
 STREAMS = 8
 TOKENS = 96
@@ -39,12 +39,12 @@ class _Rates:
 
 
 def serve_int4(settings: Settings) -> Iterator[Figure]:
-    """0.5B over two nodes, int4, beside llama-server ($LLAMA_SERVER) with Q4_0 ($LLAMA_GGUF), in turns."""
+    """0.5B int4, one stage in memory and two nodes, beside llama-server ($LLAMA_SERVER) with Q4_0 ($LLAMA_GGUF)."""
     yield from _beside_llama("int4", "LLAMA_GGUF", "Q4_0", settings)
 
 
 def serve_int8(settings: Settings) -> Iterator[Figure]:
-    """0.5B over two nodes, int8, beside llama-server ($LLAMA_SERVER) with Q8_0 ($LLAMA_GGUF_Q8), in turns."""
+    """0.5B int8, one stage in memory and two nodes, beside llama-server ($LLAMA_SERVER) with Q8_0 ($LLAMA_GGUF_Q8)."""
     yield from _beside_llama("int8", "LLAMA_GGUF_Q8", "Q8_0", settings)
 
 
@@ -59,18 +59,21 @@ def serve_constrained(settings: Settings) -> Iterator[Figure]:
 def _beside_llama(quant: str, variable: str, width: str, settings: Settings) -> Iterator[Figure]:
     with ExitStack() as stack:
         peer = stack.enter_context(llama(variable, width, settings))
-        target = stack.enter_context(ours(quant, settings))
-        ones: list[tuple[_Rates, _Rates]] = []
-        eights: list[tuple[_Rates, _Rates]] = []
-        for round in range(settings.runs + 1):
-            start = 1000 * round + 100
-            one, eight = _requests(start, 1), _requests(start + 100, STREAMS)
-            ones.append((_Rates.of(target, one), _Rates.of(peer, one)))
-            eights.append((_Rates.of(target, eight), _Rates.of(peer, eight)))
-    warm = [*zip(ones, eights, strict=True)][1:]
-    yield _ratio(f"one stream {quant} / llama.cpp {width}", [(o[0].decode, o[1].decode) for o, _ in warm], SHARE)
-    yield _ratio(f"eight streams {quant} / one", [(e[0].whole, o[0].whole) for o, e in warm], GROWTH)
-    yield _ratio(f"eight streams {quant} / llama.cpp's", [(e[0].whole, e[1].whole) for _, e in warm])
+        one = stack.enter_context(ours(quant, settings, ONE_STAGE))
+        two = stack.enter_context(ours(quant, settings))
+        rounds = [_in_turn((peer, one, two), 1000 * round + 100) for round in range(settings.runs + 1)][1:]
+    for side, name in ((1, "one stage"), (2, "two nodes")):
+        alone = [(ones[side].decode, ones[0].decode) for ones, _ in rounds]
+        many = [(eights[side].whole, ones[side].whole) for ones, eights in rounds]
+        yield _ratio(f"one stream {quant}, {name} / llama.cpp {width}", alone, SHARE)
+        yield _ratio(f"eight streams {quant}, {name} / one", many, GROWTH)
+        yield _ratio(f"eight streams {quant}, {name} / llama.cpp's", [(e[side].whole, e[0].whole) for _, e in rounds])
+
+
+def _in_turn(targets: Sequence[Target], start: int) -> tuple[list[_Rates], list[_Rates]]:
+    """Of each target, for one stream and for eight."""
+    one, eight = _requests(start, 1), _requests(start + 100, STREAMS)
+    return [_Rates.of(target, one) for target in targets], [_Rates.of(target, eight) for target in targets]
 
 
 def _requests(start: int, streams: int) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,15 @@ from .server import Server
 SLOTS = 12
 """Eight streams, and room for those that come meanwhile."""
 CONTEXT = 4096
+ONE_STAGE = ("--transport", "memory", "--nodes", "1")
 
 
 @contextmanager
-def ours(quant: str, settings: Settings) -> Iterator[Target]:
-    """`tc run --serve` with two nodes and the larger model where it lies."""
+def ours(quant: str, settings: Settings, place: Sequence[str] = ()) -> Iterator[Target]:
+    """`tc run --serve` with two nodes, or options of another ``place``, and the larger model where it lies."""
     model = ["--model", largest(), "--quant", quant, "--work-dir", str(settings.work)]
     size = ["--threads", str(settings.threads), "--max-sequences", str(SLOTS), "--context", str(CONTEXT)]
-    with Server([*model, *size]) as server:
+    with Server([*model, *size, *place]) as server:
         yield Target.found(url=server.url)
 
 
