@@ -9,6 +9,7 @@ import pytest
 from clusters import Cluster, Layout, agreement, cluster
 from goldens import Golden, goldens
 
+FEW = 16
 SMOLLM2, QWEN = "smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct"
 
 
@@ -22,9 +23,12 @@ def check(made: Cluster, cases: Sequence[Golden]) -> None:
     """Every decidable step, and every token of a free answer up to the first step that could go either way."""
     found = agreement(made, cases)
     assert found.equal == found.decidable
-    answers = made.answer([case.ids for case in cases], max(len(case.greedy) for case in cases))
+    prompts = [case.ids for case in cases]
+    answers = made.answer(prompts, max(len(case.greedy) for case in cases))
     for case, answer in zip(cases, answers, strict=True):
         assert tuple(answer[: case.firm]) == case.greedy[: case.firm]
+    alone = made.answer(prompts, FEW, together=False)
+    assert alone == [answer[:FEW] for answer in answers], "whatever the margin, no token depends on batch mates"
 
 
 @pytest.mark.parametrize(

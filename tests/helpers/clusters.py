@@ -66,15 +66,18 @@ class Cluster:
             run.complete()
             self.coordinator.release(run)
 
-    def answer(self, prompts: Sequence[Sequence[int]], max_tokens: int) -> list[list[int]]:
-        """Greedy answers to prompts in tokens, all under way at once, by an engine of their own."""
+    def answer(self, prompts: Sequence[Sequence[int]], max_tokens: int, together: bool = True) -> list[list[int]]:
+        """Greedy answers to prompts in tokens, all under way at once or one by one, by an engine of their own."""
         engine = Engine(self.coordinator)
         engine.start()
-        answers = [Answer() for _ in prompts]
-        for prompt, answer in zip(prompts, answers, strict=True):
-            request = Request(prompt=tuple(prompt), max_tokens=max_tokens, eos=frozenset())
-            engine.submit(request, answer.hear)
+        answers: list[Answer] = []
         try:
+            for prompt in prompts:
+                answers.append(Answer())
+                request = Request(prompt=tuple(prompt), max_tokens=max_tokens, eos=frozenset())
+                engine.submit(request, answers[-1].hear)
+                if not together:
+                    answers[-1].wait()
             return [answer.wait() for answer in answers]
         finally:
             engine.stop(20)

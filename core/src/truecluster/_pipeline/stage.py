@@ -117,9 +117,9 @@ class Stage:
         """A token for every row of ``hidden``; no more logits at once than the plan has memory for."""
         answer = Answer(ids=[])
         samplings = self._samplings(header)
-        for rows in hidden.split(self.shape.sequences):
-            logits = self.device.download(head(rows)) if len(rows) else rows
-            for row, (sampler, position) in zip(logits, islice(samplings, len(rows)), strict=True):
+        for first in range(0, len(hidden), self.shape.sequences):
+            logits = self.device.download(head(hidden[first : first + self.shape.sequences]))
+            for row, (sampler, position) in zip(logits, islice(samplings, len(logits)), strict=True):
                 token, logprobs = sampler.sample(row, position)
                 answer.ids.append(token)
                 answer.logprobs.append(logprobs)
