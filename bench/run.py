@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from load.target import Unfit
-from rows import cli, kernels, kit, memory, policies, push, rates, roofline, serve, split, waits
+from rows import cli, groups, kernels, kit, memory, policies, push, rates, roofline, serve, split, waits
 from tools.figures import Figure, Settings, Skip
 from tools.processes import end_children_when_told
 
@@ -36,6 +36,7 @@ ROWS: dict[str, Row] = {
     "kernels": kernels.kernels,
     "llama-cpp": kernels.llama_cpp,
     "soak": serve.soak,
+    "groups": groups.groups,
     "serve-int4": rates.serve_int4,
     "serve-int8": rates.serve_int8,
     "serve-short": waits.serve_short,
