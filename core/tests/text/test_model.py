@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import pytest
 
 from truecluster._engine.requests import Sampling
@@ -106,3 +107,13 @@ def test_an_echo_with_log_probabilities_asks_for_those_of_the_prompt(model: Text
     assert (plain.prefix, plain.offsets, plain.tokens.prompt_logprobs) == ("<|im_start|>a", (), False)
     scored = model.prepare_completion([256, 0x61], TextOptions(echo=True, sampling=Sampling(logprobs=0)))
     assert (scored.prefix, scored.offsets, scored.tokens.prompt_logprobs) == ("<|im_start|>a", (0, 12), True)
+
+
+def test_tokens_that_the_model_has_not_are_refused_though_its_tokenizer_has_them(model: TextModel) -> None:
+    """SEC-04: they would end the run, and everybody's answers."""
+    small = attrs.evolve(model, vocab=0x62)
+    assert small.prepare_completion("a", TextOptions()).tokens.prompt == (0x61,)
+    for prompt in ("b", [0x62]):
+        with pytest.raises(RequestError, match="'prompt' has token 98, but the model's are 0 to 97") as refused:
+            small.prepare_completion(prompt, TextOptions())
+        assert refused.value.param == "prompt"

@@ -119,6 +119,10 @@ class TextModel:
                 param,
                 "context_length_exceeded",
             )
+        if max(prompt, default=0) >= self.vocab:
+            raise RequestError(
+                f"{param!r} has token {max(prompt)}, but the model's are 0 to {self.vocab - 1}; leave it out", param
+            )
         beyond = [id for id in options.sampling.logit_bias if id >= self.vocab]
         if beyond:
             raise RequestError(
