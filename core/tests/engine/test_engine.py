@@ -13,6 +13,7 @@ from local_runs import LocalFactory, spans
 from tiny_models import TinyModel
 
 from truecluster._engine.engine import Engine, Handle
+from truecluster._engine.groups import Groups
 from truecluster._engine.requests import FinishedEvent, Request, Sampling, TokenEvent
 from truecluster._pipeline.machines import RunState
 from truecluster.api import Busy, Edge, NodeError, StateError, TrueClusterError
@@ -224,6 +225,50 @@ def test_500_cancels_in_a_row(start):
     assert survivor.end().reason == "length"
     assert survivor.ids == MODEL.greedy(PROMPTS[1], 4 * 32)
     assert free(house)
+
+
+def test_cancelled_while_its_step_lies_between_two_stages(start):
+    """DIST-10: what comes late is nobody's, no stage keeps anything of it, and its batch mate goes on."""
+    held, going = threading.Event(), threading.Event()
+    house = start(2, "last-stage")
+    mate, asked = house.ask(PROMPTS[0], 30), house.ask(PROMPTS[1], 400)
+    asked.first()
+    stage = house.factory.runs[0].runners[1].stage
+    execute = stage.execute
+
+    def late(header, payload):
+        if not held.is_set():
+            held.set()
+            assert going.wait(20)
+        return execute(header, payload)
+
+    stage.execute = late
+    assert held.wait(20)
+    asked.handle.cancel()
+    asked.handle.cancel()
+    going.set()
+    end = asked.end()
+    assert (end.reason, end.generated) == ("cancelled", len(asked.ids))
+    assert mate.end().reason == "length"
+    assert mate.ids == MODEL.greedy(PROMPTS[0], 30)
+    states = [runner.stage.state for runner in house.factory.runs[0].runners]
+    assert until(lambda: house.run.in_flight == 0 and not any(state._sequences for state in states))
+    assert len(house.factory.runs) == 1
+
+
+def test_in_groups_everybody_gets_what_it_gets_in_one(start, monkeypatch):
+    """Also those that give up their pages while a token of theirs is under way."""
+    monkeypatch.setattr(Groups, "count", lambda groups, streams: max(1, min(3, streams)))
+    house = start(3, "last-stage", pages=15, sequences=4)
+    drawn = {"temperature": 1.2, "seed": 5, "repetition_penalty": 1.3}
+    asked = [house.ask([5 + i], 200) for i in range(3)] + [house.ask([3, 4], 200, **drawn)]
+    assert {one.end().reason for one in asked} == {"length"}
+    assert house.engine._scheduler._steps._numbers > 4, "nobody gave up its pages"
+    monkeypatch.undo()
+    assert [one.ids[:100] for one in asked[:3]] == [MODEL.greedy([5 + i], 100) for i in range(3)]
+    alone = start(1, "last-stage").ask([3, 4], 200, **drawn)
+    assert alone.end().reason == "length"
+    assert asked[3].ids == alone.ids
 
 
 def test_cancelling_before_there_is_a_run_ends_at_once(start):
