@@ -46,7 +46,7 @@ bench: env
 
 # LOAD is more options of the loops, such as "--nodes 1"; see bench/README.md for llama.cpp's server beside ours.
 bench-serve: env
-	$(BIN)/python bench/serve.py $(LOAD)
+	$(BIN)/python bench/serve.py --requests 8 $(LOAD)
 	$(BIN)/python bench/run.py --runs 3 --json bench/results/serving.json \
 	    serve-int4 serve-int8 serve-short serve-gaps serve-prefix serve-constrained
 

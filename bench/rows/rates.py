@@ -16,10 +16,10 @@ from tools.figures import Figure, Settings
 from tools.serving import ONE_STAGE, answered, count_on, llama, ours
 
 STREAMS = 8
-TOKENS = 96
+TOKENS, WARM_UP = 64, 8
 SHARE, GROWTH = 0.7, 2.5
-NUMBERS = 24
-"""In the answer of a request with a schema."""
+NUMBERS, MOST = 12, 96
+"""Of the answer to a request with a schema, and its most tokens."""
 
 
 @attrs.frozen
@@ -51,9 +51,10 @@ def serve_int8(settings: Settings) -> Iterator[Figure]:
 def serve_constrained(settings: Settings) -> Iterator[Figure]:
     """0.5B over two nodes, int4: chats that answer with numbers, with a JSON schema and without, in turns."""
     with ours("int4", settings) as target:
+        _constrained(target, 0, 1)
         for streams in (1, STREAMS):
-            pairs = [_constrained(target, round, streams) for round in range(settings.runs + 1)]
-            yield _ratio(f"JSON schema / none, {streams} at once", [(a.decode, b.decode) for a, b in pairs[1:]])
+            pairs = [_constrained(target, round, streams) for round in range(1, settings.runs + 1)]
+            yield _ratio(f"JSON schema / none, {streams} at once", [(a.decode, b.decode) for a, b in pairs])
 
 
 def _beside_llama(quant: str, variable: str, width: str, settings: Settings) -> Iterator[Figure]:
@@ -61,7 +62,9 @@ def _beside_llama(quant: str, variable: str, width: str, settings: Settings) -> 
         peer = stack.enter_context(llama(variable, width, settings))
         one = stack.enter_context(ours(quant, settings, ONE_STAGE))
         two = stack.enter_context(ours(quant, settings))
-        rounds = [_in_turn((peer, one, two), 1000 * round + 100) for round in range(settings.runs + 1)][1:]
+        targets = peer, one, two
+        _in_turn(targets, 100, WARM_UP)
+        rounds = [_in_turn(targets, 1000 * round + 1000, TOKENS) for round in range(settings.runs)]
     for side, name in ((1, "one stage"), (2, "two nodes")):
         alone = [(ones[side].decode, ones[0].decode) for ones, _ in rounds]
         many = [(eights[side].whole, ones[side].whole) for ones, eights in rounds]
@@ -70,14 +73,10 @@ def _beside_llama(quant: str, variable: str, width: str, settings: Settings) -> 
         yield _ratio(f"eight streams {quant}, {name} / llama.cpp's", [(e[side].whole, e[0].whole) for _, e in rounds])
 
 
-def _in_turn(targets: Sequence[Target], start: int) -> tuple[list[_Rates], list[_Rates]]:
+def _in_turn(targets: Sequence[Target], start: int, tokens: int) -> tuple[list[_Rates], list[_Rates]]:
     """Of each target, for one stream and for eight."""
-    one, eight = _requests(start, 1), _requests(start + 100, STREAMS)
+    one, eight = ([count_on(start + streams + 10 * i, tokens) for i in range(streams)] for streams in (1, STREAMS))
     return [_Rates.of(target, one) for target in targets], [_Rates.of(target, eight) for target in targets]
-
-
-def _requests(start: int, streams: int) -> list[dict[str, Any]]:
-    return [count_on(start + 10 * stream, TOKENS) for stream in range(streams)]
 
 
 def _constrained(target: Target, round: int, streams: int) -> tuple[_Rates, _Rates]:
@@ -90,7 +89,7 @@ def _constrained(target: Target, round: int, streams: int) -> tuple[_Rates, _Rat
 
 def _chat(start: int) -> dict[str, Any]:
     words = f"Write a JSON array of the {NUMBERS} whole numbers that follow {start}, and nothing else."
-    return {"messages": [{"role": "user", "content": words}], "max_tokens": 160, "temperature": 0}
+    return {"messages": [{"role": "user", "content": words}], "max_tokens": MOST, "temperature": 0}
 
 
 def _ratio(name: str, pairs: Sequence[tuple[float, float]], target: float | None = None) -> Figure:
