@@ -265,7 +265,7 @@ def test_a_prompt_over_the_context_says_the_numbers(client: httpx.Client) -> Non
 
 def test_routes_and_methods_that_are_not_there(client: httpx.Client) -> None:
     """API-26: in the same shape."""
-    for path in ("/", "/v1/other", "/v1/completions/", "/docs", "/openapi.json"):
+    for path in ("/v1", "/v1/other", "/v1/completions/", "/docs", "/openapi.json"):
         error(client.get(path), 404)
     response = client.get("/v1/completions")
     error(response, 405)

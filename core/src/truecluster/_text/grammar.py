@@ -88,4 +88,4 @@ def json_rule(schema: Mapping[str, Any], lenient: bool = False) -> str:
 
     ``lenient``: what can't be enforced is left out.
     """
-    return f"%json {json.dumps({**schema, 'x-guidance': _JSON})}"
+    return f"%json {json.dumps({**schema, 'x-guidance': {**_JSON, 'lenient': lenient}})}"
