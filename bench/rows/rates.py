@@ -18,7 +18,7 @@ from tools.serving import ONE_STAGE, answered, count_on, llama, ours
 STREAMS = 8
 TOKENS, WARM_UP = 64, 8
 SHARE, GROWTH = 0.7, 2.5
-NUMBERS, MOST = 12, 96
+NUMBERS, MOST = 8, 64
 """Of the answer to a request with a schema, and its most tokens."""
 
 
