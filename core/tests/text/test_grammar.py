@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
+from sockets import wait_until
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
 from truecluster._engine.requests import Constraint
+from truecluster._text import grammar, trials, turns
 from truecluster._text.constraints import Grammars
 from truecluster._text.grammar import MAX_SOURCE, Grammar, json_rule
 from truecluster._text.tokenizer import Tokenizer as OurTokenizer
-from truecluster.api import RequestError, TokenizerData
+from truecluster.api import Busy, RequestError, TokenizerData
 
 END, EOT, TOOL = 257, 258, 259
 EOS = frozenset({END, EOT})
@@ -227,6 +230,46 @@ def test_a_costly_pattern_is_refused_or_followed(grammars, pattern):
     except RequestError:
         return
     assert allowed(constraint)
+
+
+HOURS = {"anyOf": [{"type": "integer", "multipleOf": number} for number in range(900, 905)]}
+"""Compiling it keeps a processor busy for longer than anybody has waited."""
+
+
+def test_a_schema_that_takes_hours_to_compile_is_refused_and_others_are_not(monkeypatch):
+    monkeypatch.setattr(trials, "SECONDS", 0.5)
+    tried = trials.Trials()
+    monkeypatch.setattr(grammar, "TRIALS", tried)
+    try:
+        for refused in (lambda: Grammar.json_schema(HOURS), lambda: Grammar.lark(f"start: <[900]> {json_rule(HOURS)}")):
+            with pytest.raises(RequestError, match="compiling it takes more than"):
+                refused()
+        assert Grammar.json_schema({"type": "integer"})
+    finally:
+        tried.stop()
+
+
+def test_grammars_take_not_all_threads():
+    """Those who come when many wait are told to come again, so that requests without a grammar are answered."""
+    queue, inside, leave = turns.Turns(), threading.Event(), threading.Event()
+
+    def take() -> None:
+        with queue.turn():
+            inside.set()
+            leave.wait(20)
+
+    threads = [threading.Thread(target=take) for _ in range(turns.WAITING)]
+    for thread in threads:
+        thread.start()
+    assert inside.wait(20)
+    wait_until(lambda: queue._places._value == 0)
+    with pytest.raises(Busy), queue.turn():
+        pass
+    leave.set()
+    for thread in threads:
+        thread.join(20)
+    with queue.turn():
+        pass
 
 
 def test_a_lark_grammar_holds_json_and_tokens(grammars):

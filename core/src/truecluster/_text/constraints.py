@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from truecluster._engine.requests import Constraint
 
 from .grammar import Grammar
 from .tokenizer import Tokenizer
+from .turns import Turns
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -27,16 +27,17 @@ class Grammars:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._turn = threading.Lock()
+        self._turns = Turns()
         self._compiled = lru_cache(KEPT)(self._compile)
         self._words = lru_cache(1)(self._read)
 
     def start(self, grammar: Grammar, eos: frozenset[int]) -> Callable[[], Constraint]:
         """What makes a constraint for each answer that ends with one of ``eos``.
 
-        Blocking: a second where it is the tokenizer's first. Raises `RequestError` for a grammar that is too large.
+        Blocking: a second where it is the tokenizer's first. Raises `RequestError` for a grammar that is too large,
+        and `Busy` where many are being compiled.
         """
-        with self._turn:
+        with self._turns.turn():
             compiled = self._compiled(grammar)
         size = self._tokenizer.size
         ends = tuple(id for id in eos if id < size)

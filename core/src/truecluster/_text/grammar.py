@@ -11,11 +11,13 @@ import attrs
 
 from truecluster.api import RequestError
 
+from .trials import TRIALS
+
 if TYPE_CHECKING:
     from llguidance._lib import JsonCompileOptions
 
 MAX_SOURCE = 256 * 1024
-"""Characters of a grammar's source; what is shorter compiles within a second."""
+"""Characters of a grammar's source."""
 _SHOWN = 200
 _PICTURES = re.compile(r"\n(?:<|\s*\d+ \|)")
 _JSON: JsonCompileOptions = {
@@ -73,13 +75,11 @@ class Grammar:
         return "this grammar" if self.param is None else f"'{self.param}'"
 
     def _checked(self) -> Grammar:
-        from llguidance import LLMatcher
-
         if len(self.source) > MAX_SOURCE:
             raise self.refusal(f"it has {len(self.source)} characters, at most {MAX_SOURCE} are taken")
-        wrong, messages = LLMatcher.validate_grammar_with_warnings(self.source)
-        if wrong:
-            raise self.refusal(messages[0])
+        wrong = TRIALS.wrong(self.source)
+        if wrong is not None:
+            raise self.refusal(wrong)
         return self
 
 
