@@ -81,6 +81,29 @@ def test_half_a_surrogate_pair_is_named(client: httpx.Client, path: str, body: s
     assert found["param"] == (param or "messages[0].content")
 
 
+def deep(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("depth", [120, 200, 600])
+def test_what_is_nested_too_deeply_is_the_clients_mistake(client: httpx.Client, depth: int) -> None:
+    """In every field that is handed on; a call's arguments stay text where they are no JSON to us."""
+    tool = {"type": "function", "function": {"name": "f", "parameters": deep(depth)}}
+    message = {"role": "user", "content": "hi", "more": deep(depth)}
+    for more in ({"metadata": deep(depth)}, {"messages": [message]}, {"tools": [tool], "tool_choice": "none"}):
+        response = client.post("/v1/chat/completions", json={**CHAT, **more})
+        if depth < 128:
+            assert response.status_code == 200, response.text
+        else:
+            assert "nested too deeply" in error(response, 400)["message"]
+    call = {"type": "function", "function": {"name": "f", "arguments": json.dumps(deep(depth))}}
+    said = {"role": "assistant", "content": None, "tool_calls": [call]}
+    assert client.post("/v1/chat/completions", json={**CHAT, "messages": [said]}).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("name", "values"),
     [

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -133,6 +134,17 @@ def test_tool_turns_have_text_and_arguments_as_the_template_wants_them(tokenizer
         assert rendered(tokenizer, QWEN_CALLS, messages) == expected
     as_text = QWEN_CALLS.replace(" | tojson", " + ''")
     assert '[f {"a": "é"}]' in rendered(tokenizer, as_text, messages)
+
+
+@pytest.mark.parametrize(
+    "written", [r'{"a": "\ud800"}', '{"a": ' * 600 + "1" + "}" * 600, '{"a": NaN', "1" * 5000], ids=len
+)
+def test_arguments_that_are_no_plain_json_stay_as_the_model_wrote_them(tokenizer: Tokenizer, written: str) -> None:
+    """Half of a surrogate pair hides in an escape, which no tokenizer can carry."""
+    template = "{% for c in messages[0].tool_calls %}{{ c.function.arguments | tojson }}{% endfor %}"
+    call = {"type": "function", "function": {"name": "f", "arguments": written}}
+    said = {"role": "assistant", "content": None, "tool_calls": [call]}
+    assert rendered(tokenizer, template, [said]) == json.dumps(written)
 
 
 @pytest.mark.parametrize(

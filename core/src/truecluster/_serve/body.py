@@ -10,7 +10,7 @@ import anyio
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from truecluster._text import require_unicode
+from truecluster._text import require_plain
 from truecluster.api import RequestError
 
 MAX_BODY = 4 * 1024 * 1024
@@ -54,7 +54,7 @@ def parse_body(raw: bytes) -> dict[str, Any]:
         value = json.loads(text, parse_constant=_not_a_number, parse_float=_finite)
         if not isinstance(value, dict):
             raise RequestError("the body must be a JSON object")
-        require_unicode(value, "")
+        require_plain(value, "")
     except UnicodeDecodeError:
         raise RequestError("the body isn't valid UTF-8") from None
     except json.JSONDecodeError as error:

@@ -18,7 +18,7 @@ from .requests import (
 from .scores import Likely, Scored
 from .stream import acomplete, astream, complete, stream, succeeded
 from .tools import Tool, ToolCall, ToolUse
-from .unicode import require_unicode
+from .unicode import require_plain
 
 __all__ = [
     "AnswerEnd",
@@ -42,7 +42,7 @@ __all__ = [
     "acomplete",
     "astream",
     "complete",
-    "require_unicode",
+    "require_plain",
     "stream",
     "succeeded",
 ]

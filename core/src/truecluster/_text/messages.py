@@ -11,6 +11,8 @@ import attrs
 
 from truecluster.api import RequestError
 
+from .unicode import require_plain
+
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 NOT_TEXT = frozenset({"audio", "function_call", "refusal"})
@@ -101,9 +103,11 @@ def _arguments(text: str, habits: Habits) -> Any:
     if not habits.parsed_arguments:
         return text
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        value = json.loads(text)
+        require_plain(value, "")
+    except (ValueError, RecursionError, RequestError):
         return text
+    return value
 
 
 def _merge_system(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from .requests import TextOptions, TextRequest
 from .templates import ChatTemplates
 from .tokenizer import Tokenizer
 from .tools import CallRules, ToolUse
-from .unicode import require_unicode
+from .unicode import require_plain
 
 COMPLETION_TOKENS = 16
 """OpenAI's default of ``max_tokens`` for a raw prompt; a chat's is the rest of the context."""
@@ -97,7 +97,7 @@ class TextModel:
         return attrs.evolve(request, tokens=attrs.evolve(tokens, prompt_logprobs=True), prefix=text, offsets=places)
 
     def _encoded(self, prompt: str) -> list[int]:
-        require_unicode(prompt, "prompt")
+        require_plain(prompt, "prompt")
         return self.tokenizer.encode_prompt(prompt)
 
     def _checked(self, prompt: Sequence[int]) -> Sequence[int]:

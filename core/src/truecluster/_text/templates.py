@@ -18,7 +18,7 @@ from .environment import sandbox
 from .messages import Habits, normalise
 from .tokenizer import Tokenizer
 from .tools import CallForm, form_of
-from .unicode import require_unicode
+from .unicode import require_plain
 
 RENDER_SECONDS = 10.0
 """That a template may take; it is a program of the model's."""
@@ -84,7 +84,7 @@ class ChatTemplates:
     def render(self, messages: Any, *, tools: Any = None, answer: bool = True) -> tuple[str, str]:
         """The text of a chat, and the guard that marks the literals in it that aren't control tokens."""
         chosen = self._choose(bool(tools))
-        require_unicode(messages, "messages")
+        require_plain(messages, "messages")
         given = {"messages": normalise(messages, chosen.habits), "tools": tools}
         guard = guard_for(given)
         safe = self._tokenizer.control.break_literals(given, guard)
