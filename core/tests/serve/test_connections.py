@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import time
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import attrs
 import httpx
 import pytest
+from openai_shapes import validate
 from sockets import open_request, wait_until
 
 from truecluster._engine.requests import FinishedEvent, TokenEvent
-from truecluster._serve import events, listen, protocol
+from truecluster._serve import listen, protocol
 from truecluster.api import AddressError
 
 CHATS = "/v1/chat/completions"
@@ -107,14 +109,75 @@ def test_many_headers_are_cut_off(running: Any, client: httpx.Client) -> None:
     assert client.get("/health").status_code == 200
 
 
+def everything(connection: socket.socket) -> bytes:
+    """What comes until the other side ends or cuts the connection."""
+    received = b""
+    with contextlib.suppress(ConnectionError):
+        while data := connection.recv(1 << 20):
+            received += data
+    return received
+
+
 def test_a_client_that_reads_nothing_is_left(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its stream is cancelled, though its connection stays open."""
-    monkeypatch.setattr(events, "SEND_TIMEOUT", 0.2)
+    """DIST-09: its stream is cancelled and its connection cut, while others are answered."""
+    monkeypatch.setattr(protocol, "SEND_TIMEOUT", 0.5)
     with start() as server:
         server.state.text = attrs.evolve(server.state.text, context=10**7)
-        server.state.engine.events = [TokenEvent(0x61)] * 200_000
-        with open_request(server.port, "/v1/completions", {"model": "tiny", "prompt": "a", "stream": True}):
+        server.state.engine.events = [TokenEvent(0x61)] * 100_000
+        with open_request(server.port, "/v1/completions", {"model": "tiny", "prompt": "a", "stream": True}) as stalled:
             wait_until(lambda: server.state.engine.handles and server.state.engine.handles[0].cancelled.is_set(), 60)
+            server.state.engine.events = [FinishedEvent(reason="length", generated=0)]
+            assert httpx.post(f"http://127.0.0.1:{server.port}{CHATS}", json=CHAT).status_code == 200
+            assert b"[DONE]" not in everything(stalled)
+
+
+def test_a_whole_answer_that_is_not_read_is_cut(
+    start: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing waits for ever for it to be read."""
+    monkeypatch.setattr(protocol, "SEND_TIMEOUT", 0.5)
+    with start() as server:
+        server.state.text = attrs.evolve(server.state.text, context=10**8)
+        server.state.engine.events = [FinishedEvent(reason="length", generated=0)]
+        body = {"model": "tiny", "prompt": "a" * 500_000, "echo": True, "max_tokens": 0, "n": 32}
+        with open_request(server.port, "/v1/completions", body) as connection:
+            wait_until(lambda: "was left" in caplog.text, 60)
+            assert len(everything(connection)) < 16_000_000
+
+
+CHUNKED = b"POST %s HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ncontent-type: %s\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x00\xa5\x01\x00",
+        b"GET /health HTTP/1.1\r\nhost: x\r\ncontent-length: -3\r\n\r\n",
+        CHUNKED % (b"/v1/completions", b"application/json") + b"zz\r\n",
+    ],
+    ids=["no host", "tls", "length", "chunk"],
+)
+def test_what_is_no_http_is_refused_in_openais_shape(running: Any, said: bytes) -> None:
+    """API-26."""
+    with socket.create_connection(("127.0.0.1", running.port), timeout=20) as connection:
+        connection.sendall(said + b"\r\n\r\n")
+        head, _, body = everything(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400")
+    validate(json.loads(body), "ErrorResponse")
+
+
+def test_garbage_behind_an_early_answer_only_ends_the_connection(
+    running: Any, client: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The body is of no type that is read, so that its answer is sent before the body is there."""
+    with socket.create_connection(("127.0.0.1", running.port), timeout=20) as connection:
+        connection.sendall(CHUNKED % (b"/v1/completions", b"text/plain"))
+        assert connection.recv(1000).startswith(b"HTTP/1.1 415")
+        connection.sendall(b"zz\r\n\r\n")
+        assert b"HTTP/1.1" not in everything(connection)
+    assert client.get("/health").status_code == 200
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def test_a_port_in_use_is_found_before_anything_is_served(running: Any) -> None:

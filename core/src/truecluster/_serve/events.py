@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 from typing import Any
 
-import anyio
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -18,11 +16,7 @@ from .counted import note_failure
 from .errors import describe
 from .waiting import while_connected
 
-_log = logging.getLogger("truecluster.serve")
-
 DONE = b"data: [DONE]\n\n"
-SEND_TIMEOUT = 60.0
-"""Seconds that a client may leave what it is sent unread."""
 
 
 def frame(value: Mapping[str, Any]) -> bytes:
@@ -52,10 +46,10 @@ class EventStream(Response):
         async with contextlib.aclosing(self._frames) as frames:
             first = await anext(frames)
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            await _send(send, first)
+            await send({"type": "http.response.body", "body": first, "more_body": True})
             while (following := await _next(scope, frames)) is not None:
-                await _send(send, following)
-        await _send(send, b"", more=False)
+                await send({"type": "http.response.body", "body": following, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
 
 
 async def _next(scope: Scope, frames: AsyncGenerator[bytes, None]) -> bytes | None:
@@ -65,12 +59,3 @@ async def _next(scope: Scope, frames: AsyncGenerator[bytes, None]) -> bytes | No
     except Exception as error:
         note_failure(scope)
         return frame(describe(error).body)
-
-
-async def _send(send: Send, body: bytes, more: bool = True) -> None:
-    try:
-        with anyio.fail_after(SEND_TIMEOUT):
-            await send({"type": "http.response.body", "body": body, "more_body": more})
-    except TimeoutError:
-        _log.warning("a client didn't read its stream for %.0f seconds and was left", SEND_TIMEOUT)
-        raise ClientDisconnect from None
