@@ -50,6 +50,14 @@ def test_a_chat_has_openais_shape_and_right_counts(client: httpx.Client, running
     assert (asked.prompt, asked.max_tokens) == ((*b"user:hi", 128), 92)
 
 
+def test_what_can_be_got_can_be_asked_for_without_its_body(client: httpx.Client) -> None:
+    for path in ("/health", "/v1/models", "/v1/models/tiny", "/cluster", "/"):
+        asked, got = client.head(path), client.get(path)
+        assert (asked.status_code, asked.content) == (200, b"")
+        assert asked.headers["content-type"] == got.headers["content-type"]
+    assert client.head("/v1/completions").status_code == 405
+
+
 def test_the_official_client_reads_answers_and_errors(official: openai.OpenAI) -> None:
     assert [model.id for model in official.models.list()] == ["org/tiny", "tiny"]
     assert official.models.retrieve("org/tiny").id == "org/tiny"

@@ -88,6 +88,9 @@ def routes(state: ServeState, options: ServeOptions, requests: Counter[tuple[str
     async def chat_completions(request: Request) -> Response:
         return await _respond(state, options, request, _CHAT)
 
+    for methods in (route.methods for route in app.routes if isinstance(route, APIRoute)):
+        if methods and "GET" in methods:
+            methods.add("HEAD")  # RFC 9110, 9.1: every server has both
     return app
 
 
