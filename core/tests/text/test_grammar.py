@@ -232,16 +232,16 @@ def test_a_costly_pattern_is_refused_or_followed(grammars, pattern):
     assert allowed(constraint)
 
 
-HOURS = {"anyOf": [{"type": "integer", "multipleOf": number} for number in range(900, 905)]}
-"""Compiling it keeps a processor busy for longer than anybody has waited."""
+MINUTES = {"anyOf": [{"type": "integer", "multipleOf": number} for number in range(900, 905)]}
+"""Compiling it was given up after a hundred seconds."""
 
 
-def test_a_schema_that_takes_hours_to_compile_is_refused_and_others_are_not(monkeypatch):
+def test_a_schema_that_takes_minutes_to_compile_is_refused_and_others_are_not(monkeypatch):
     monkeypatch.setattr(trials, "SECONDS", 0.5)
     tried = trials.Trials()
     monkeypatch.setattr(grammar, "TRIALS", tried)
     try:
-        for refused in (lambda: Grammar.json_schema(HOURS), lambda: Grammar.lark(f"start: <[900]> {json_rule(HOURS)}")):
+        for refused in (lambda: Grammar.json_schema(MINUTES), lambda: Grammar.lark(f"start: <[900]> {json_rule(MINUTES)}")):
             with pytest.raises(RequestError, match="compiling it takes more than"):
                 refused()
         assert Grammar.json_schema({"type": "integer"})

@@ -1,6 +1,6 @@
 """The process that tries grammars: a line of JSON comes in, a line goes out, or the process ends because it took long.
 
-What compiles grammars can't be interrupted, and some of a few hundred characters keep it busy for hours.
+What compiles grammars can't be interrupted, and some of a few hundred characters keep it busy for minutes and more.
 """
 
 from __future__ import annotations
