@@ -241,7 +241,10 @@ def test_a_schema_that_takes_minutes_to_compile_is_refused_and_others_are_not(mo
     tried = trials.Trials()
     monkeypatch.setattr(grammar, "TRIALS", tried)
     try:
-        for refused in (lambda: Grammar.json_schema(MINUTES), lambda: Grammar.lark(f"start: <[900]> {json_rule(MINUTES)}")):
+        for refused in (
+            lambda: Grammar.json_schema(MINUTES),
+            lambda: Grammar.lark(f"start: <[900]> {json_rule(MINUTES)}"),
+        ):
             with pytest.raises(RequestError, match="compiling it takes more than"):
                 refused()
         assert Grammar.json_schema({"type": "integer"})
