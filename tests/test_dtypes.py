@@ -50,7 +50,7 @@ def logits(made: Chosen, nodes: str, dtype: DType) -> tuple[torch.Tensor, list[s
     with made.over(list(nodes), dtype) as (run, heard):
         force(run, [CASE])
         stages = [stage.dtypes.compute.value for stage in run.plan.stages[1:-1]]
-        return heard[0], stages, [edge.dtype.value for edge in run.plan.edges[1:-1]]
+        return torch.cat(heard), stages, [edge.dtype.value for edge in run.plan.edges[1:-1]]
 
 
 @pytest.fixture(scope="module")

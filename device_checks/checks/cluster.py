@@ -40,7 +40,7 @@ class Chosen(Coordinator):
 
     @contextmanager
     def over(self, nodes: Sequence[str], dtype: DType) -> Iterator[tuple[Run, list[torch.Tensor]]]:
-        """A run, and what its head makes of each step: logits fp32, filled while it is driven."""
+        """A run, and what its head makes of its steps, piece by piece: logits fp32, filled while it is driven."""
         self.choose(nodes, dtype)
         run = self.create()
         assert run is not None
