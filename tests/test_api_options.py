@@ -39,7 +39,7 @@ def test_an_api_with_a_key_and_names(tc: Commands, tc_here: Callable[..., Ended]
         *("run", "--model", tiny, "--nodes", 1, "--serve", "--api-host", "0.0.0.0", "--api-port", 0, *names),
         env={"TRUECLUSTER_API_KEY": "k-1"},
     )
-    port = int(served.wait_for(r"serving tiny on http://0\.0\.0\.0:(\d+)/v1")[1])
+    port = int(served.wait_for(r"serving gpt on http://0\.0\.0\.0:(\d+)/v1")[1])
     url = f"http://127.0.0.1:{port}"
     served.wait_for("^ready: tiny answers")
     health = {"alive": True, "ready": True, "required": 1, "connected": 1, "stalled_seconds": None}
@@ -63,4 +63,4 @@ def test_an_api_with_a_key_and_names(tc: Commands, tc_here: Callable[..., Ended]
     assert "--api-key" in refused.err
     assert tc_here("plan", "--url", url, "--api-key", "k-1").code == 0
     assert "--api-key" in tc_here("status", "--url", url).err
-    assert tc_here("status", "--url", url, "--api-key", "k-1").code == 0
+    assert tc_here("status", "--url", f"127.0.0.1:{port}", "--api-key", "k-1").out.startswith("gpt: running, ")

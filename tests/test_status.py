@@ -160,7 +160,9 @@ def test_status_for_people(served: Served, tc_here: Callable[..., Ended]) -> Non
     ended = tc_here("status", "--url", f"http://127.0.0.1:{served.api}")
     assert ended.code == 0, ended.err
     head, nodes, edges, *_ = ended.out.split("\n\n")
-    assert re.match(r"tiny: running, run \d+, [\d,]+ steps, up \d+ (s|min)\n0 served, 0 waiting; 0 of \d+ pages", head)
+    first, second = head.splitlines()
+    assert re.match(r"tiny: running, run \d+, [\d,]+ steps, up \d+ (s|min)$", first)
+    assert re.match(r"0 running, 0 waiting, \d+ ended; 0 of \d+ pages", second)
     lines = [line.split() for line in nodes.splitlines()]
     assert [line[:3] for line in lines[1:]] == [
         ["coordinator", "cpu", "-"],
@@ -183,11 +185,13 @@ def test_status_for_programs(served: Served, tc_here: Callable[..., Ended]) -> N
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--url", "http://127.0.0.1:1"], ["http://127.0.0.1:1/cluster", "is tc cluster running there?"]),
-        (["--url", "127.0.0.1:8000"], ["--url '127.0.0.1:8000'", "http://HOST:PORT"]),
+        (["--url", "http://127.0.0.1:1/v1"], ["http://127.0.0.1:1/cluster: connection refused; is tc cluster"]),
+        (["--url", "127.0.0.1:1"], ["at http://127.0.0.1:1/cluster: connection refused; is"]),
+        (["--url", "ftp://127.0.0.1"], ["--url 'ftp://127.0.0.1'", "http://HOST:PORT"]),
+        (["--url", "[::1"], ["--url '[::1'", "http://HOST:PORT"]),
         (["--api-key", "two words"], ["API's key"]),
     ],
-    ids=["nobody", "form", "key"],
+    ids=["nobody", "nobody-without-scheme", "scheme", "form", "key"],
 )
 def test_a_cluster_that_can_not_be_asked(tc_here: Callable[..., Ended], arguments: list[str], words: list[str]) -> None:
     ended = tc_here("status", *arguments)
@@ -206,16 +210,19 @@ VIEW: dict[str, Any] = {
     "plan": None,
     "progress": [{"task": "sending weights to a", "done": 12_000_000, "total": 60_000_000}],
     "faults": [{"message": "node b\nwas lost", "count": 3, "seconds_ago": 12.0}],
-    "requests": {"waiting": 1, "running": 0, "ended": {}},
+    "requests": {"waiting": 1, "running": 0, "ended": {"stop": 3, "length": 2}},
     "pages": {"held": 0, "total": 0, "tokens_each": 32},
-    "tokens": {"prompt": 0, "cached": 0, "generated": 0, "generated_per_second": None},
+    "tokens": {"prompt": 0, "cached": 0, "generated": 7, "generated_per_second": 0.7},
     "steps": {"sent": 0, "in_flight": 0, "stalled_seconds": 61.0},
 }
 
 
 def test_what_is_under_way_and_what_went_wrong() -> None:
     text = as_text(VIEW)
-    assert text.startswith("m?[2J: waiting-ready, run 2, 0 steps, up 2.0 h\n0 served, 1 waiting; 0 of 0 pages held; ")
+    assert text.startswith(
+        "m?[2J: waiting-ready, run 2, 0 steps, up 2.0 h\n0 running, 1 waiting, 5 ended; 0 of 0 pages"
+    )
+    assert "7 tokens generated, 0.7 a second over the last 10 s; no step" in text
     assert "no step was answered for 61 s" in text
     lines = [line.split() for line in text.splitlines()]
     assert ["a", "cpu", "spare", "-", "-", "-", "-", "5.0", "-", "-"] in lines

@@ -22,7 +22,7 @@ def test_models_are_listed_and_found_by_name(client: httpx.Client) -> None:
     for name in ("org/tiny", "tiny", "org%2Ftiny"):
         found = client.get(f"/v1/models/{name}").json()
         validate(found, "Model")
-        assert found["created"] == 1_700_000_000
+        assert (found["created"], found["max_model_len"]) == (1_700_000_000, 100)
     assert client.get("/v1/models/other").json()["error"]["code"] == "model_not_found"
 
 

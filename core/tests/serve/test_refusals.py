@@ -174,6 +174,23 @@ def test_fields_of_chats_are_named(client: httpx.Client, running: Any, name: str
 
 
 @pytest.mark.parametrize(
+    ("body", "name", "value", "instead"),
+    [
+        (CHAT, "guided_json", {}, "give 'response_format' with a JSON schema"),
+        (CHAT, "functions", [{"name": "f"}], "give 'tools'"),
+        (COMPLETION, "repeat_penalty", 1.1, "give 'repetition_penalty'"),
+        (COMPLETION, "grammar", "root ::= x", "leave it out"),
+    ],
+)
+def test_a_refusal_names_what_there_is_instead(
+    client: httpx.Client, body: dict[str, Any], name: str, value: Any, instead: str
+) -> None:
+    path = "/v1/chat/completions" if body is CHAT else "/v1/completions"
+    found = error(client.post(path, json={**body, name: value}), 400)
+    assert found["message"] == f"'{name}' isn't supported; {instead}"
+
+
+@pytest.mark.parametrize(
     "messages", [[123], [{}], [{"role": 123}], [{"role": "user"}], [{"role": "wizard", "content": "x"}]]
 )
 def test_malformed_messages_are_named(client: httpx.Client, messages: Any) -> None:
@@ -315,7 +332,7 @@ def test_a_cluster_that_is_not_ready_says_how_many_nodes_it_needs(client: httpx.
     running.state.readiness = Readiness(alive=True, ready=False, required=3, connected=1)
     for path, body in (("completions", COMPLETION), ("chat/completions", CHAT)):
         response = client.post(f"/v1/{path}", json=body)
-        assert response.status_code == 503
+        assert (response.status_code, response.headers["retry-after"]) == (503, "5")
         assert response.json() == {
             "error": {
                 "message": "Model is not ready. Required nodes: 3, connected ready nodes: 1",

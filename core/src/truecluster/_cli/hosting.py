@@ -114,6 +114,7 @@ class Hosted:
         per_second = self.meter.rate(_GENERATED)
         return {
             **self.coordinator.view(),
+            "model": self.model_names[0],
             **engine_view(engine.load, engine.tally, per_second),
             "uptime_seconds": uptime,
         }

@@ -105,7 +105,7 @@ def serve(launch: Launch, api: Api) -> None:
         from .hosting import serve_api
 
         where = shown(api.host, sock.getsockname()[1])
-        say(f"serving {hosted.model.name} on http://{where}/v1 (Ctrl-C stops)")
+        say(f"serving {(api.names or hosted.model_names)[0]} on http://{where}/v1 (Ctrl-C stops)")
         say(invitation(api.host, sock.getsockname()[1]))
         outside.start_soon(serve_api, hosted, api, sock)  # ends after the engine, which ends its requests
         await hosted.failed()

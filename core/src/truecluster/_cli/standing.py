@@ -42,9 +42,10 @@ def _work(view: View) -> str:
     requests, pages, tokens = view["requests"], view["pages"], view["tokens"]
     stalled = view["steps"]["stalled_seconds"]
     waits = f"; no step was answered for {stalled:.0f} s" if stalled is not None and stalled >= 1 else ""
+    speed = f"{scaled(tokens['generated_per_second'], 1)} a second over the last 10 s"
     return (
-        f"{requests['running']} served, {requests['waiting']} waiting; {pages['held']} of {pages['total']} pages held; "
-        f"{tokens['generated']:,} tokens generated, {scaled(tokens['generated_per_second'], 1)} a second now{waits}"
+        f"{requests['running']} running, {requests['waiting']} waiting, {sum(requests['ended'].values()):,} ended; "
+        f"{pages['held']} of {pages['total']} pages held; {tokens['generated']:,} tokens generated, {speed}{waits}"
     )
 
 

@@ -13,6 +13,7 @@ from truecluster._text import AnswerEnd, Completion, TextRequest
 
 from .logprobs import Piece
 from .shapes import Shape
+from .state import ServeState
 
 _FINGERPRINT = f"truecluster-{version('truecluster')}"
 
@@ -61,6 +62,7 @@ def answer(shape: Shape, model: str, requests: Sequence[TextRequest], done: Sequ
     }
 
 
-def model_answer(name: str, created: int) -> dict[str, Any]:
-    """A ``Model``."""
-    return {"id": name, "object": "model", "created": created, "owned_by": "truecluster"}
+def model_answer(state: ServeState, name: str) -> dict[str, Any]:
+    """A ``Model``; while it answers, with its context in tokens by vLLM's name, which many clients read."""
+    context = {"max_model_len": state.text.context} if state.ready().ready else {}
+    return {"id": name, "object": "model", "created": state.created, "owned_by": "truecluster", **context}

@@ -65,12 +65,12 @@ def routes(state: ServeState, options: ServeOptions, requests: Counter[tuple[str
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [model_answer(name, state.created) for name in state.model_names]}
+        return {"object": "list", "data": [model_answer(state, name) for name in state.model_names]}
 
     @app.get("/v1/models/{name:path}")
     async def model(name: str) -> dict[str, Any]:
         _require_model(state, name)
-        return model_answer(name, state.created)
+        return model_answer(state, name)
 
     @app.get("/metrics")
     async def metrics() -> Response:

@@ -153,14 +153,15 @@ class Fields:
         for name, check in harmless.items():
             self.take(name, check, None)
 
-    def refuse_unless(self, neutral: Mapping[str, tuple[Any, ...]]) -> None:
-        """Take fields that aren't honoured: each must have one of the values that ask for nothing."""
+    def refuse_unless(self, neutral: Mapping[str, tuple[Any, ...]], instead: Mapping[str, str]) -> None:
+        """Take fields that aren't honoured: each must have one of the values that ask for nothing.
+
+        ``instead`` says for some of them what there is in their place.
+        """
         for name in neutral.keys() & self._left.keys():
             if not any(_is(self._left[name], value) for value in neutral[name]):
                 path = self._path + name
-                raise RequestError(
-                    f"'{path}' isn't supported yet, except where it asks for nothing; leave it out", path
-                )
+                raise RequestError(f"'{path}' isn't supported; {instead.get(name, 'leave it out')}", path)
             del self._left[name]
 
     def unknown(self) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ def _owner(fields: Fields) -> str:
 
 def _rest(fields: Fields, neutral: tables.Neutral) -> tuple[str, ...]:
     fields.accept(tables.HARMLESS)
-    fields.refuse_unless(neutral)
+    fields.refuse_unless(neutral, tables.INSTEAD)
     return fields.unknown()
 
 
@@ -116,7 +116,7 @@ def _streaming(fields: Fields) -> Streaming | None:
         return Streaming() if asked else None
     if not asked:
         raise RequestError("'stream_options' needs 'stream' to be true; leave it out", "stream_options")
-    options.refuse_unless(tables.STREAM_OPTIONS)
+    options.refuse_unless(tables.STREAM_OPTIONS, tables.INSTEAD)
     return Streaming(include_usage=options.take("include_usage", boolean, False))
 
 

@@ -102,4 +102,32 @@ CHAT: Neutral = {
     "echo": (False,),
 }
 
+_BY_SCHEMA = "give 'response_format' with a JSON schema"
+
+INSTEAD: Mapping[str, str] = {
+    "functions": "give 'tools'",
+    "function_call": "give 'tool_choice'",
+    "tools": "ask /v1/chat/completions",
+    "tool_choice": "ask /v1/chat/completions",
+    "parallel_tool_calls": "ask /v1/chat/completions",
+    "messages": "give 'prompt', or ask /v1/chat/completions",
+    "prompt": "give 'messages', or ask /v1/completions",
+    "max_completion_tokens": "give 'max_tokens'",
+    "n_predict": "give 'max_tokens'",
+    "top_logprobs": "give 'logprobs' with the number",
+    "n_probs": "give 'logprobs'",
+    "prompt_logprobs": "give 'echo' and 'logprobs' to /v1/completions",
+    "echo": "ask /v1/completions",
+    "best_of": "give 'n'",
+    "repeat_penalty": "give 'repetition_penalty'",
+    "stop_token_ids": "give 'stop' with strings",
+    "bad_words": "give 'logit_bias'",
+    "structured_outputs": _BY_SCHEMA,
+    "guided_json": _BY_SCHEMA,
+    "guided_choice": _BY_SCHEMA,
+    "json_schema": _BY_SCHEMA,
+    "continuous_usage_stats": "give 'include_usage'",
+}
+"""What asks for the same, or nearly, and is honoured."""
+
 STREAM_OPTIONS: Neutral = {"include_obfuscation": (False,), "continuous_usage_stats": (False,)}

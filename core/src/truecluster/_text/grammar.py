@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MAX_SOURCE = 256 * 1024
 """Characters of a grammar's source."""
 _SHOWN = 200
+_OTHER_DOCUMENT = re.compile(r"Resource '(?:json-schema:///)?(.*?)' is not present in a registry")
 _PICTURES = re.compile(r"\n(?:<|\s*\d+ \|)")
 _JSON: JsonCompileOptions = {
     "whitespace_pattern": " ?",  # at most one space between tokens: small models love white space, and never end it
@@ -66,6 +67,9 @@ class Grammar:
 
     def refusal(self, reason: str) -> RequestError:
         """The error for what the library says of it, without its pictures of the place and its states."""
+        elsewhere = _OTHER_DOCUMENT.search(reason)
+        if elsewhere is not None:
+            reason = f"'$ref' to {elsewhere[1]} refers to another document, which isn't fetched; put it into '$defs'"
         line = " ".join(_PICTURES.split(reason)[0].split())
         shown = line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
         return RequestError(f"{self._name} can't be enforced: {shown}; change or leave out that part", self.param)
