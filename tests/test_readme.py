@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import KEY, Commands
@@ -38,7 +39,7 @@ def _words(line: str) -> list[str]:
 
 
 def _ending() -> list[str]:
-    return [line for line in CONSOLE if _words(line)[0] not in SERVICES]
+    return [line for line in CONSOLE if _words(line)[0] not in SERVICES and "--serve" not in line]
 
 
 def test_the_readme_has_commands_of_every_kind() -> None:
@@ -92,6 +93,18 @@ def _curl(line: str) -> dict[str, object]:
     done = subprocess.run([*shlex.split(line), "--silent", "--max-time", "120"], capture_output=True, check=True)
     found: dict[str, object] = json.loads(done.stdout)
     return found
+
+
+def test_what_is_served_answers_the_client(tour: Commands, capsys: pytest.CaptureFixture[str]) -> None:
+    [line] = [line for line in CONSOLE if "--serve" in line]
+    running = tour.start(*_words(line), "--api-port", 0)
+    port = running.wait_for(r"serving .* on http://127\.0\.0\.1:(\d+)/v1", 280)[1]
+    running.wait_for("^ready: ", 280)
+    [program] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    known: dict[str, Any] = {}
+    exec(program.replace(":8000", f":{port}"), known)
+    assert capsys.readouterr().out.strip()
+    known["client"].close()
 
 
 def test_a_cluster_for_other_machines_listens_on_the_network(tour: Commands) -> None:
