@@ -67,6 +67,31 @@ def test_a_stream_has_the_calls_of_the_whole_answer(official: openai.OpenAI, cho
     assert (put_together.function.name, put_together.function.arguments) == expected
 
 
+def test_a_call_that_must_be_and_is_cut_is_no_content(official: openai.OpenAI) -> None:
+    body: dict[str, Any] = {"tool_choice": "required", "max_tokens": 20}
+    choice = ask(official, **body).choices[0]
+    assert (choice.message.content or "", choice.message.tool_calls, choice.finish_reason) == ("", None, "length")
+    found = [chunk.choices[0] for chunk in ask(official, **body, stream=True)]
+    assert "".join(each.delta.content or "" for each in found) == ""
+    assert found[-1].finish_reason == "length"
+
+
+def test_a_call_without_its_mark_is_one(official: openai.OpenAI) -> None:
+    """Written by a model that is held to JSON which happens to be a call, and would rather write no mark."""
+    properties = {"name": {"const": "paint"}, "arguments": PAINT["function"]["parameters"]}
+    schema = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    form = {"type": "json_schema", "json_schema": {"name": "call", "schema": schema}}
+    body: dict[str, Any] = {"response_format": form, "logit_bias": {str(ord("<")): -100}, "seed": 4}
+    choice = ask(official, **body).choices[0]
+    assert (choice.finish_reason, choice.message.content) == ("tool_calls", None)
+    [call] = choice.message.tool_calls
+    assert_painted(call)
+    pieces = [
+        piece for chunk in ask(official, **body, stream=True) for piece in chunk.choices[0].delta.tool_calls or []
+    ]
+    assert "".join(piece.function.arguments or "" for piece in pieces) == call.function.arguments
+
+
 def test_several_calls_are_told_apart(official: openai.OpenAI) -> None:
     """A model that would rather not end goes on calling until it may not say more."""
     reluctant = {str(END): -100}

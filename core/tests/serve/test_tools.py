@@ -130,6 +130,31 @@ def test_what_is_no_call_is_content(client: httpx.Client, running: Any, text: st
     assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks(client)) == text
 
 
+@pytest.mark.parametrize("form", [None, {"type": "json_object"}])
+@pytest.mark.parametrize("text", ["{}", "```json\n{}\n```"])
+def test_a_call_without_its_mark_is_one(client: httpx.Client, running: Any, text: str, form: Any) -> None:
+    """As small models write them, whole and streamed, also where the answer has a format."""
+    written = '{"name": "weather", "arguments": {"city": "Paris"}}'
+    running.state.engine.events = answer(text.format(written))
+    choice = whole(client, response_format=form)
+    (call,) = choice["message"]["tool_calls"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == (None, "tool_calls")
+    assert call["function"] == {"name": "weather", "arguments": '{"city": "Paris"}'}
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks(client, response_format=form)]
+    assert "".join(delta.get("content") or "" for delta in deltas) == ""
+    pieces = [piece["function"]["arguments"] for delta in deltas for piece in delta.get("tool_calls", [])]
+    assert "".join(pieces) == '{"city": "Paris"}'
+
+
+def test_the_beginning_of_a_call_that_must_be_is_no_content(client: httpx.Client, running: Any) -> None:
+    running.state.engine.events = answer('<tool_call>\n{"name":', "length")
+    choice = whole(client, tool_choice="required")
+    assert (choice["message"]["content"] or "", choice["finish_reason"]) == ("", "length")
+    found = [chunk["choices"][0] for chunk in chunks(client, tool_choice="required")]
+    assert "".join(choice["delta"].get("content") or "" for choice in found) == ""
+    assert found[-1]["finish_reason"] == "length"
+
+
 def test_a_call_that_was_cut_is_content_and_length(client: httpx.Client, running: Any) -> None:
     running.state.engine.events = answer('<tool_call>{"name": "clock"', "length")
     choice = whole(client)

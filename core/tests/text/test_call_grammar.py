@@ -7,7 +7,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from truecluster._engine.requests import Constraint
-from truecluster._text.call_grammar import call_grammar
+from truecluster._text.call_grammar import call_grammar, call_rules
 from truecluster._text.constraints import Grammars
 from truecluster._text.grammar import Grammar
 from truecluster._text.tokenizer import Tokenizer as OurTokenizer
@@ -115,3 +115,19 @@ def test_a_schema_that_is_not_strict_is_kept_as_far_as_it_can_be(grammars: Gramm
     use = ToolUse(tools=(Tool(name="f", parameters={**odd, "required": ["a"]}),), required=True)
     assert holds(grammars, HERMES, use, hermes('{"name": "f", "arguments": {"a": ["x"]}}'))
     assert not holds(grammars, HERMES, use, hermes('{"name": "f", "arguments": {"a": 5}}'))
+
+
+def test_only_what_no_grammar_holds_to_a_schema_needs_no_mark() -> None:
+    use = ToolUse(tools=(attrs.evolve(WEATHER, strict=True), CLOCK))
+    assert call_rules(HERMES, use, formatted=True).unmarked == {"clock"}
+    for form, more in ((HERMES, {"required": True}), (MISTRAL, {}), (LLAMA, {})):
+        assert call_rules(form, attrs.evolve(use, **more), formatted=False).unmarked == frozenset()
+
+
+def test_a_mark_is_enforced_where_the_grammar_has_nothing_else_behind_it() -> None:
+    free, strict = ToolUse(tools=(CLOCK,)), ToolUse(tools=(attrs.evolve(CLOCK, strict=True),))
+    assert call_rules(HERMES, free, formatted=False).enforced == frozenset()
+    assert call_rules(HERMES, free, formatted=True).enforced == {"<tool_call>"}
+    assert call_rules(HERMES, strict, formatted=False).enforced == {"<tool_call>"}
+    assert call_rules(LLAMA, strict, formatted=False).enforced == {"<|python_tag|>", ""}
+    assert call_rules(LLAMA, strict, formatted=True).enforced == {"<|python_tag|>"}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,9 @@ NAMES = frozenset({"f", "get_weather"})
 Parts = list[str | ToolCall]
 
 
-def parsed(form: object, pieces: list[str], single: bool = False) -> Parts:
+def parsed(form: object, pieces: list[str], **rules: Any) -> Parts:
     """The parts, with texts that follow each other joined."""
-    parser = CallParser(CallRules(form=form, names=NAMES, single=single))  # type: ignore[arg-type]
+    parser = CallParser(CallRules(form=form, names=NAMES, **rules))  # type: ignore[arg-type]
     parts = [part for piece in pieces for part in parser.push(piece)] + parser.finish()
     joined: Parts = []
     for part in parts:
@@ -118,6 +119,81 @@ def test_what_is_no_call_is_text_exactly_as_written(form: object, text: str) -> 
         assert parsed(form, pieces) == ([text] if text else [])
 
 
+BARE = '{"name": "f", "arguments": {"a": "`}"}}'
+UNMARKED = [
+    (BARE, [call('{"a": "`}"}')]),
+    ('\n {\n  "arguments": {},\n  "name": "f"}\n\n', [call()]),
+    (BARE + "\n</tool_call>", [call('{"a": "`}"}')]),
+    (BARE + "</tool_call> \n" + hermes('{"name":"get_weather"}'), [call('{"a": "`}"}'), call(name="get_weather")]),
+    (f"```json\n{BARE}\n```", [call('{"a": "`}"}')]),
+    (f"\n```json{BARE}```\n ", [call('{"a": "`}"}')]),
+    (BARE + "\n" + hermes('{"name":"f"}'), [BARE, call()]),
+    (f"```json\n{BARE}\n```\n" + hermes('{"name":"f"}'), [f"```json\n{BARE}\n```", call()]),
+]
+NOT_UNMARKED = [
+    BARE + " is what I would write",
+    BARE + "\n" + BARE,
+    BARE + "\n```",
+    "So: " + BARE,
+    f"[{BARE}]",
+    BARE[:-1],
+    '{"name": "f"}',
+    '{"name": "f", "arguments": "a"}',
+    '{"name": "get_weather", "arguments": {}}',
+    '{"name": "Bob", "arguments": {}}',
+    '{"city": "Paris", "name": "f", "arguments": {}}',
+    f"```json\n{BARE}\n",
+    f"```json\n{BARE}\n``` It calls f.",
+    f"```json\n{BARE}\n</tool_call>",
+    f"```json\n{BARE}\n{BARE}\n```",
+    f"```\n{BARE}\n```",
+    f"```jsonc\n{BARE}\n```",
+    "\n ```js",
+    " \n",
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), UNMARKED)
+def test_a_call_that_is_the_whole_answer_needs_no_mark(text: str, expected: Parts) -> None:
+    """Nor one in a fence; only what has the form's mark, or its end, has something behind it."""
+    for pieces in ([text], list(text), *([text[:i], text[i:]] for i in range(1, len(text)))):
+        assert parsed(HERMES, pieces, unmarked=NAMES) == expected
+
+
+@pytest.mark.parametrize("text", NOT_UNMARKED)
+def test_what_only_begins_like_a_call_is_text(text: str) -> None:
+    for pieces in ([text], list(text), *([text[:i], text[i:]] for i in range(1, len(text)))):
+        assert parsed(HERMES, pieces, unmarked=frozenset({"f"})) == [text]
+
+
+def test_json_that_is_no_call_is_not_held_back() -> None:
+    parser = CallParser(CallRules(form=HERMES, names=NAMES, unmarked=NAMES))
+    assert parser.push('{"na') == []
+    assert parser.push('tion": ') == ['{"nation":']
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<tool_ca", "<tool_call>\n", '<tool_call>\n{"name":', hermes(BARE)[:-14], hermes(BARE) + "\n<tool_call>\n{"],
+)
+def test_the_beginning_of_a_call_that_must_be_is_no_text(text: str) -> None:
+    expected = [call('{"a": "`}"}')] if "</tool_call>" in text else []
+    for pieces in ([text], list(text)):
+        assert parsed(HERMES, pieces, required=True) == expected
+
+
+def test_nor_is_what_a_grammar_allows_behind_a_mark_alone() -> None:
+    for form, text, marks in (
+        (HERMES, 'So. \n<tool_call>\n{"na', {"<tool_call>"}),
+        (LLAMA, 'So. <|python_tag|>{"name": "f"', {"<|python_tag|>", ""}),
+    ):
+        for pieces in ([text], list(text)):
+            assert parsed(form, pieces, enforced=frozenset(marks)) == ["So."]
+    assert parsed(HERMES, ["So. <tool_ca"], enforced=frozenset({"<tool_call>"})) == ["So. <tool_ca"]
+    assert parsed(LLAMA, ['{"na'], enforced=frozenset({"<|python_tag|>", ""})) == []
+    assert parsed(LLAMA, ['{"na'], enforced=frozenset({"<|python_tag|>"})) == ['{"na']
+
+
 def test_a_malformed_call_hides_none_behind_it() -> None:
     good = hermes('{"name":"f"}')
     for bad in ('{"name":"f","arguments":{"a":"x"', '{"name":"f","arguments":{"a":"x', "f()", '{"name":"g"}'):
@@ -162,13 +238,13 @@ def test_the_answer_does_not_depend_on_the_pieces() -> None:
         "x",
         "\n",
     ]
-    words += ['{"name":"f","arguments":{"a":"}"}}', "<tool_call>\n", "<"]
-    for _ in range(3000):
+    words += ['{"name":"f","arguments":{"a":"}"}}', "<tool_call>\n", "<", "```json", "```"]
+    for unmarked in [frozenset(), NAMES] * 2000:
         text = "".join(draw.choices(words, k=draw.randint(1, 14)))
         cuts = sorted(draw.sample(range(len(text) + 1), min(3, len(text))))
         pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-        whole = parsed(HERMES, [text])
-        assert parsed(HERMES, pieces) == whole
+        whole = parsed(HERMES, [text], unmarked=unmarked)
+        assert parsed(HERMES, pieces, unmarked=unmarked) == whole
         for part in whole:
             assert part in text if isinstance(part, str) else isinstance(json.loads(part.arguments), dict)
         if not any(isinstance(part, ToolCall) for part in whole):

@@ -8,7 +8,7 @@ import re
 from .control import ControlToken, guard_for
 from .grammar import Grammar, json_rule
 from .tokenizer import Tokenizer
-from .tools import CallForm, Tool, ToolUse
+from .tools import CallForm, CallRules, Tool, ToolUse
 
 
 def call_grammar(form: CallForm, use: ToolUse, answer: Grammar | None, tokenizer: Tokenizer) -> Grammar | None:
@@ -27,6 +27,30 @@ def call_grammar(form: CallForm, use: ToolUse, answer: Grammar | None, tokenizer
         return None
     rules = [*start, f"calls: {'' if form.bare else begin} inside", *_inside(form, use, tokenizer)]
     return Grammar.lark("\n".join(rules), "tools")
+
+
+def call_rules(form: CallForm, use: ToolUse, formatted: bool) -> CallRules:
+    """What counts as a call in an answer that `call_grammar` holds for; ``formatted``: one without calls has a form.
+
+    A strict tool is called with the mark, behind which its arguments are held to its schema.
+    """
+    free = not use.required and form.unmarked
+    return CallRules(
+        form=form,
+        names=frozenset(tool.name for tool in use.tools),
+        single=use.single,
+        unmarked=frozenset(tool.name for tool in use.tools if free and not tool.strict),
+        enforced=_enforced(form, use, formatted),
+        required=use.required,
+    )
+
+
+def _enforced(form: CallForm, use: ToolUse, formatted: bool) -> frozenset[str]:
+    if formatted:
+        return frozenset({form.begin})
+    if any(tool.strict for tool in use.tools):
+        return frozenset({form.begin, ""} if form.bare else {form.begin})
+    return frozenset()
 
 
 def _text_then_calls(form: CallForm, begin: str) -> list[str]:

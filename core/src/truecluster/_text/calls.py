@@ -1,16 +1,19 @@
 """Tool calls in a growing text.
 
 A call is held back until it is complete, for only then it is known to be one: what turns out to be none is text,
-exactly as it was written. White space around calls is dropped. What comes doesn't depend on how the text was cut.
+exactly as it was written, unless a grammar made it the beginning of a call. White space around calls is dropped. What
+comes doesn't depend on how the text was cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .json_texts import Extent, decode, parts
+from .call_texts import calls_in
+from .json_texts import Extent
 from .stops import held
 from .tools import CallRules, ToolCall
+from .unmarked import Beginning
 
 
 class NoCalls:
@@ -33,6 +36,7 @@ class CallParser:
         self._rules = rules
         self._form = rules.form
         self.marks = (rules.form.begin, rules.form.end)
+        self._beginning = Beginning(rules)
         self._pending = ""
         self._gap = ""  # white space that may stand before a call
         self._behind_call = False
@@ -47,14 +51,22 @@ class CallParser:
 
     def push(self, text: str) -> list[str | ToolCall]:
         """What is certain now."""
-        self._pending += text
+        self._pending += self._beginning.push(text)
         return list(self._certain(last=False))
 
     def finish(self) -> list[str | ToolCall]:
-        """What was held back, when nothing follows."""
+        """What was held back, when nothing follows; not what the grammar made the beginning of a call."""
+        cut = self._cut
+        self._pending += self._beginning.finish()
         found = list(self._certain(last=True))
         gap, self._gap = self._gap, ""
+        if cut:
+            return [part for part in found if isinstance(part, ToolCall)]
         return [*found, gap] if gap and not self.enough else found
+
+    @property
+    def _cut(self) -> bool:
+        return self._rules.required or (self._extent is not None and self._mark in self._rules.enforced)
 
     def _certain(self, last: bool) -> Iterator[str | ToolCall]:
         while not self.enough:
@@ -102,29 +114,9 @@ class CallParser:
 
     def _calls(self, length: int, rest: str) -> list[str] | list[ToolCall]:
         try:
-            calls = _calls_in(self._pending[:length].strip(), self._rules)
+            calls = calls_in(self._pending[:length].strip(), self._rules)
         except (ValueError, RecursionError):
             return self._no_call(length)
         self._extent, self._pending, self._gap = None, rest, ""
         self._behind_call = self.called = True
         return calls[:1] if self._rules.single else calls
-
-
-def _calls_in(text: str, rules: CallRules) -> list[ToolCall]:
-    """One or several. Raises `ValueError` or `RecursionError` where the text isn't that."""
-    objects = parts(text) if isinstance(decode(text), list) else [text]
-    if not objects:
-        raise ValueError("no call")
-    return [_call(each, rules) for each in objects]
-
-
-def _call(text: str, rules: CallRules) -> ToolCall:
-    value = decode(text)
-    if not isinstance(value, dict):
-        raise ValueError("a call is an object")
-    name, arguments = value.get("name"), value.get(rules.form.arguments)
-    if not isinstance(name, str) or name not in rules.names or not isinstance(arguments, (dict, type(None))):
-        raise ValueError("no call of a function that was given")
-    texts = parts(text)
-    written = {decode(key): member for key, member in zip(texts[::2], texts[1::2], strict=True)}
-    return ToolCall(name=name, arguments="{}" if arguments is None else written[rules.form.arguments])

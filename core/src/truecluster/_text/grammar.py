@@ -22,9 +22,9 @@ _SHOWN = 200
 _OTHER_DOCUMENT = re.compile(r"Resource '(?:json-schema:///)?(.*?)' is not present in a registry")
 _PICTURES = re.compile(r"\n(?:<|\s*\d+ \|)")
 _JSON: JsonCompileOptions = {
-    "whitespace_pattern": " ?",  # at most one space between tokens: small models love white space, and never end it
-    "item_separator": ",",
-    "key_separator": ":",
+    "whitespace_flexible": False,  # small models love white space, and never end it
+    "item_separator": ", ?",
+    "key_separator": ": ?",
     "coerce_one_of": False,
     "lenient": False,
 }

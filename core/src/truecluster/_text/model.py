@@ -10,14 +10,14 @@ import attrs
 from truecluster._engine.requests import Request
 from truecluster.api import Checkpoint, RequestError
 
-from .call_grammar import call_grammar
+from .call_grammar import call_grammar, call_rules
 from .constraints import Grammars
 from .defaults import eos_ids
 from .echo import offsets
 from .requests import TextOptions, TextRequest
 from .templates import ChatTemplates
 from .tokenizer import Tokenizer
-from .tools import CallRules, ToolUse
+from .tools import ToolUse
 from .unicode import require_plain
 
 COMPLETION_TOKENS = 16
@@ -81,8 +81,7 @@ class TextModel:
         grammar = call_grammar(form, use, options.grammar, self.tokenizer)
         shown = [tool.shown() for tool in use.tools]
         request = self._chat(messages, attrs.evolve(options, grammar=grammar), shown)
-        names = frozenset(tool.name for tool in use.tools)
-        return attrs.evolve(request, calls=CallRules(form=form, names=names, single=use.single))
+        return attrs.evolve(request, calls=call_rules(form, use, formatted=options.grammar is not None))
 
     def _chat(self, messages: Sequence[Mapping[str, Any]], options: TextOptions, tools: Any) -> TextRequest:
         ids = self.templates.encode(messages, tools=tools)

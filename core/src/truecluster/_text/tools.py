@@ -46,6 +46,7 @@ class CallForm:
     """How a family of models writes calls: ``begin``, an object with a name and arguments or a list of them, ``end``.
 
     Where ``end`` is empty the answer ends there. ``bare``: ``begin`` may be left out where the answer begins so.
+    ``unmarked``: a call that is the whole answer counts without it, though models should write it.
     ``opening``, ``between`` and ``closing`` are what the models themselves write around objects; ``between`` is
     ``None`` where an answer has one call. ``sign`` is found in the source of templates that use the form.
     """
@@ -58,6 +59,7 @@ class CallForm:
     between: str | None
     closing: str
     bare: bool = False
+    unmarked: bool = False
 
 
 FORMS = (
@@ -69,6 +71,7 @@ FORMS = (
         opening="<tool_call>\n",
         between="\n</tool_call>\n<tool_call>\n",
         closing="\n</tool_call>",
+        unmarked=True,
     ),
     CallForm(  # Mistral up to its tokenizer's version 7
         sign=re.compile(r"\[TOOL_CALLS\] ?\["),
@@ -102,9 +105,14 @@ def form_of(template: str) -> CallForm | None:
 class CallRules:
     """What counts as a call in an answer: one in this form, of a function with one of these names.
 
-    ``single``: the answer ends with the first.
+    ``single``: the answer ends with the first. ``unmarked``: those that one may be of without its mark. A grammar
+    allows nothing but calls behind the marks in ``enforced``, empty for an answer's beginning, and nothing but calls at
+    all where they are ``required``.
     """
 
     form: CallForm
     names: frozenset[str]
     single: bool = False
+    unmarked: frozenset[str] = frozenset()
+    enforced: frozenset[str] = frozenset()
+    required: bool = False
