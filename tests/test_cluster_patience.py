@@ -88,7 +88,7 @@ def test_a_node_that_does_not_get_ready_is_replaced(tc: Commands, tiny: Path, tm
     cluster.wait_for("^b: blocks 0-3")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_node_that_loads_ends_at_once(
     tc: Commands, tiny: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

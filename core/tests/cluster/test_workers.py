@@ -40,12 +40,12 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         child.wait()
 
 
-def until_ended(workers: Workers) -> int:
+def until_ended(workers: Workers) -> tuple[int, int]:
     end = time.monotonic() + 20
-    while (code := workers.ended()) is None:
+    while (ended := workers.ended()) is None:
         assert time.monotonic() < end
         time.sleep(0.02)
-    return code
+    return ended
 
 
 def test_what_a_child_is_told_comes_back_and_the_key_is_not_shown() -> None:
@@ -65,7 +65,7 @@ def test_children_end_with_their_standard_input(workers: Any) -> None:
 def test_a_child_that_ended_is_noticed_and_can_still_be_told(workers: Any) -> None:
     group, _ = workers(OBEYS, FAILS)
     with group:
-        assert until_ended(group) == 4
+        assert until_ended(group) == (1, 4)
         group.join(JOIN)
 
 
@@ -77,13 +77,21 @@ def test_a_child_that_does_not_end_is_killed(workers: Any, monkeypatch: pytest.M
     assert children[0].returncode == -9
 
 
+def test_a_child_that_a_signal_killed_is_known_by_it(workers: Any) -> None:
+    group, children = workers(STUBBORN, STUBBORN)
+    with group:
+        children[1].kill()
+        assert until_ended(group) == (1, -9)
+        children[0].kill()
+
+
 def test_workers_inherit_no_key(workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cluster's comes to them otherwise, and the API's is not their business."""
     for name in ("TRUECLUSTER_KEY", "TRUECLUSTER_API_KEY", "TRUECLUSTER_PLUGINS"):
         monkeypatch.setenv(name, "inherited")
     group, _ = workers("import os, sys; sys.exit(sum(value == 'inherited' for value in os.environ.values()))")
     with group:
-        assert until_ended(group) == 1
+        assert until_ended(group) == (0, 1)
 
 
 def test_no_key_in_any_argument(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,8 @@ def open_request(port: int, path: str, body: dict[str, Any]) -> socket.socket:
     """A connection over which a request was sent and nothing was read."""
     content = json.dumps(body).encode()
     head = (
-        f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
+        f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(content)}\r\n\r\n"
     )
     connection = socket.create_connection(("127.0.0.1", port), timeout=20)
     connection.sendall(head.encode() + content)

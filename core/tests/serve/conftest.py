@@ -81,6 +81,7 @@ class FakeState:
     model_names: Sequence[str] = ("org/tiny", "tiny")
     created: int = 1_700_000_000
     readiness: Readiness = READY
+    leaving: bool = False
     view: dict[str, Any] = attrs.field(factory=lambda: EMPTY)
     counted: Tally = attrs.field(factory=Tally)
 
@@ -154,6 +155,7 @@ def running(server: Running) -> Running:
     """The module's server, with nothing left of what other tests asked."""
     server.state.engine = FakeEngine()
     server.state.readiness = READY
+    server.state.leaving = False
     server.state.view = EMPTY
     return server
 

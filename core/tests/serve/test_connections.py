@@ -48,7 +48,9 @@ def test_leaving_cancels_every_prompt_of_a_request(running: Any) -> None:
 def test_a_client_that_leaves_inside_its_body_harms_nobody(
     running: Any, client: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{"
+    head = (
+        b"POST /v1/completions HTTP/1.1\r\nhost: [::1]\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{"
+    )
     with socket.create_connection(("127.0.0.1", running.port), timeout=10) as connection:
         connection.sendall(head)
         time.sleep(0.1)
@@ -60,14 +62,14 @@ def test_headers_without_end_are_cut_off(running: Any) -> None:
     """SEC-13: before they take memory."""
     with socket.create_connection(("127.0.0.1", running.port), timeout=10) as connection:
         with contextlib.suppress(ConnectionError):
-            connection.sendall(b"GET /v1/models HTTP/1.1\r\nhost: x\r\nx: " + b"a" * 200_000)
+            connection.sendall(b"GET /v1/models HTTP/1.1\r\nhost: [::1]\r\nx: " + b"a" * 200_000)
         received = b""
         with contextlib.suppress(ConnectionError):
             received = connection.recv(100)
         assert received.startswith(b"HTTP/1.1 400") or not received
 
 
-@pytest.mark.parametrize("said", [b"", b"GET /v1/models HTTP/1.1\r\nhost: x\r\n"])
+@pytest.mark.parametrize("said", [b"", b"GET /v1/models HTTP/1.1\r\nhost: [::1]\r\n"])
 def test_connections_that_never_ask_are_closed(start: Any, monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
     """SEC-13: also one that says half of a head, and one that was answered before."""
     monkeypatch.setattr(protocol, "HEAD_TIMEOUT", 0.2)
@@ -76,7 +78,7 @@ def test_connections_that_never_ask_are_closed(start: Any, monkeypatch: pytest.M
             connection.sendall(said)
             assert connection.recv(100) == b""
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-            connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+            connection.sendall(b"GET /health HTTP/1.1\r\nhost: [::1]\r\n\r\n")
             answered = b""
             while not answered.endswith(b"}"):
                 answered += connection.recv(1000)
@@ -88,7 +90,9 @@ def test_a_slow_answer_is_no_silent_client(start: Any, monkeypatch: pytest.Monke
     """What was asked is waited for, however long it takes, and so is a body that still comes."""
     monkeypatch.setattr(protocol, "HEAD_TIMEOUT", 1.0)
     body = b'{"model": "tiny", "prompt": "abc"}'
-    head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    head = (
+        b"POST /v1/completions HTTP/1.1\r\nhost: [::1]\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    )
     with start() as server, socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
         connection.sendall(head % len(body))
         time.sleep(1.5)
@@ -102,7 +106,7 @@ def test_many_headers_are_cut_off(running: Any, client: httpx.Client) -> None:
         received = b""
         with contextlib.suppress(ConnectionError):
             connection.sendall(
-                b"GET /v1/models HTTP/1.1\r\nhost: x\r\n" + b"x-a: aaaaaaaaaaaaaaaa\r\n" * 10_000 + b"\r\n"
+                b"GET /v1/models HTTP/1.1\r\nhost: [::1]\r\n" + b"x-a: aaaaaaaaaaaaaaaa\r\n" * 10_000 + b"\r\n"
             )
             received = connection.recv(100)
         assert received.startswith(b"HTTP/1.1 4") or not received
@@ -145,7 +149,7 @@ def test_a_whole_answer_that_is_not_read_is_cut(
             assert len(everything(connection)) < 16_000_000
 
 
-CHUNKED = b"POST %s HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ncontent-type: %s\r\n\r\n"
+CHUNKED = b"POST %s HTTP/1.1\r\nhost: [::1]\r\ntransfer-encoding: chunked\r\ncontent-type: %s\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -153,7 +157,7 @@ CHUNKED = b"POST %s HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ncontent
     [
         b"GET / HTTP/1.1\r\n\r\n",
         b"\x16\x03\x01\x00\xa5\x01\x00",
-        b"GET /health HTTP/1.1\r\nhost: x\r\ncontent-length: -3\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nhost: [::1]\r\ncontent-length: -3\r\n\r\n",
         CHUNKED % (b"/v1/completions", b"application/json") + b"zz\r\n",
     ],
     ids=["no host", "tls", "length", "chunk"],

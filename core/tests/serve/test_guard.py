@@ -129,3 +129,34 @@ def test_what_a_request_leaves_open_is_as_the_options_say(start: Any) -> None:
             assert httpx.post(f"{server.url}/v1/completions", json={**COMPLETION, **more}).status_code == 200
         asked = [request.sampling for request in server.state.engine.asked]
     assert asked == [author, attrs.evolve(author, temperature=0.0, top_k=0, seed=7), author]
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *((host, 200) for host in ("localhost", "LocalHost:8000", "127.0.0.1:1", "127.8.9.10", "[::1]", "[::1]:8000")),
+        *((host, 403) for host in ("evil.example", "evil.example:8000", "192.168.1.5", "0.0.0.0", "[fe80::1]:80")),
+        *(
+            (host, 403)
+            for host in ("", ":80", "::1", "localhost.evil.example", "localhost@evil.example", "127.0.0.1:x")
+        ),
+    ],
+)
+def test_without_a_key_only_this_machines_own_names_are_answered(client: httpx.Client, host: str, status: int) -> None:
+    """DNS rebinding: a browser believes that the page of whoever owns a name may read what is there."""
+    response = client.get("/v1/models", headers={"host": host})
+    assert response.status_code == status
+    if status == 403:
+        validate(response.json(), "ErrorResponse")
+        assert response.json()["error"]["code"] == "host_not_allowed"
+        assert "--api-key" in response.json()["error"]["message"]
+
+
+def test_another_name_reaches_no_route_without_a_key_and_every_one_with_it(client: httpx.Client, guarded: Any) -> None:
+    elsewhere = {"host": "evil.example"}
+    for method, path in every_route(guarded.state):
+        assert client.request(method, path, headers=elsewhere).status_code == 403, path
+    assert client.get("/nowhere", headers=elsewhere).status_code == 403
+    keyed = {**elsewhere, "authorization": "Bearer secret-1"}
+    assert httpx.get(f"{guarded.url}/v1/models", headers=keyed).status_code == 200
+    assert httpx.get(f"{guarded.url}/", headers=elsewhere).status_code == 200

@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -200,6 +201,28 @@ def test_a_failure_before_the_first_token_has_a_status(client: httpx.Client, run
     response = client.post("/v1/chat/completions", json=CHAT)
     validate(response.json(), "ErrorResponse")
     assert (response.status_code, response.headers["content-type"]) == (500, "application/json")
+
+
+@pytest.mark.parametrize(("told", "status"), [(b"", 503), (b"ab", 200)], ids=["before a token", "after two"])
+def test_what_ends_with_the_server_is_told_so(
+    client: httpx.Client, running: Any, caplog: pytest.LogCaptureFixture, told: bytes, status: int
+) -> None:
+    """It is no failure, so the log has nothing of it; clients may try again."""
+
+    def ending() -> Iterator[Event]:
+        yield from map(TokenEvent, told)
+        running.state.leaving = True
+        yield FinishedEvent(reason="error", generated=len(told), message="the engine has stopped")
+
+    running.state.engine.events = ending()
+    response = client.post("/v1/completions", json=COMPLETION)
+    last = json.loads(events(response)[-1]) if told else response.json()
+    validate(last, "ErrorResponse")
+    assert (last["error"]["type"], "is stopping" in last["error"]["message"]) == ("server_error", True)
+    assert (response.status_code, response.headers.get("retry-after")) == (status, None if told else "5")
+    later = client.post("/v1/completions", json={**COMPLETION, "stream": False})
+    assert (later.status_code, "is stopping" in later.text) == (503, True)
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
 def test_what_is_wrong_with_a_prompt_has_a_status(client: httpx.Client) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +157,7 @@ async def _main(
 
     transports = Transports(registry)
     try:
-        with one_error():
+        with _causes(workers), one_error():
             async with (
                 anyio.create_task_group() as outside,
                 anyio.create_task_group() as nodes,
@@ -243,6 +243,27 @@ async def _watch(workers: Workers, hosted: Hosted) -> None:
     """A worker that ends by itself ends the run, also before it has joined."""
     import anyio
 
-    while (code := workers.ended()) is None:
+    while (ended := workers.ended()) is None:
         await anyio.sleep(0.2)
-    hosted.coordinator.give_up(NodeError(f"a worker process ended with status {code}; its words are above"))
+    hosted.coordinator.give_up(_why(*ended))
+
+
+def _why(index: int, code: int) -> NodeError:
+    if code >= 0:
+        return NodeError(f"{_node_id(index)} ended with status {code}; its words are above")
+    return NodeError(
+        f"{_node_id(index)} was killed by signal {-code}; if nobody did that, this machine was out of memory: use "
+        "fewer --nodes, or a smaller --quant"
+    )
+
+
+@contextmanager
+def _causes(workers: Workers | None) -> Iterator[None]:
+    """What fails because a worker was killed is told as that: its neighbours know only of broken connections."""
+    try:
+        yield
+    except TrueClusterError as error:
+        ended = workers.ended() if workers else None
+        if ended is None or ended[1] >= 0:
+            raise
+        raise _why(*ended) from error

@@ -11,37 +11,43 @@ from typing import Any, TypeVar
 import anyio
 
 Result = TypeVar("Result")
+ENDINGS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
-    """As `anyio.run`, but only the first Ctrl-C counts: it cancels ``main`` and raises `KeyboardInterrupt` at its end.
+    """As `anyio.run`, but the first Ctrl-C or SIGTERM, and only that, cancels ``main``.
 
-    What a command does when it is cancelled takes a bounded time; another Ctrl-C would tear it apart.
+    At its end it then raises `KeyboardInterrupt`, or `SystemExit` with what shells say of SIGTERM, 143. What a command
+    does when it is cancelled takes a bounded time; another signal would tear it apart.
     """
-    interrupted, results = False, list[Result]()
+    received, results = list[int](), list[Result]()
 
-    async def until_interrupted() -> None:
+    async def until_told() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         cancel = task.cancel  # of the task alone: what it has started in the background ends when it says so
 
-        def interrupt(number: int, frame: FrameType | None) -> None:
-            nonlocal interrupted
-            interrupted = True
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            loop.call_soon_threadsafe(cancel)
+        def end(number: int, frame: FrameType | None) -> None:
+            if not received:
+                received.append(number)
+                loop.call_soon_threadsafe(cancel)
+            for each in ENDINGS:
+                signal.signal(each, signal.SIG_IGN)
 
-        before = signal.signal(signal.SIGINT, interrupt)
+        before = {number: signal.signal(number, end) for number in ENDINGS}
         try:
             results.append(await main(*arguments))
         except asyncio.CancelledError:
-            if not interrupted:
+            if not received:
                 raise
         finally:
-            if not interrupted:
-                signal.signal(signal.SIGINT, before)
+            if not received:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
 
-    anyio.run(until_interrupted)
-    if interrupted:
+    anyio.run(until_told)
+    if received == [signal.SIGTERM]:
+        raise SystemExit(128 + signal.SIGTERM)
+    if received:
         raise KeyboardInterrupt
     return results[0]

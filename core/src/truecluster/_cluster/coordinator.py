@@ -181,10 +181,10 @@ class Coordinator:
     async def _release(self, run: Run) -> None:
         self._spares.use(None)
         await self._runs.stop(run)
-        if run.failure is not None:
+        if run.failure is not None and self._resources.options.restarts:
             self._tell(f"the run failed: {run.failure}")
-            if not self._resources.options.restarts:
-                self.give_up(run.failure)
+        elif run.failure is not None:
+            self.give_up(run.failure)  # which is told at the end
 
     def _tell(self, fault: str) -> None:
         self.nodes.faults.note(fault)

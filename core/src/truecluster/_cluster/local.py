@@ -59,9 +59,10 @@ class Workers:
                 child.stdin.write(where.line())
                 child.stdin.flush()
 
-    def ended(self) -> int | None:
-        """The exit status of a child that has ended, ``None`` while all live."""
-        return next((code for child in self._children if (code := child.poll()) is not None), None)
+    def ended(self) -> tuple[int, int] | None:
+        """Which child has ended, and its exit status, negative where a signal killed it; ``None`` while all live."""
+        codes = ((index, child.poll()) for index, child in enumerate(self._children))
+        return next(((index, code) for index, code in codes if code is not None), None)
 
     def __enter__(self) -> Workers:
         return self

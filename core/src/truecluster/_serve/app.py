@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 
 from truecluster._engine.requests import Sampling
 from truecluster._text import acomplete, astream
-from truecluster.api import RequestError
+from truecluster.api import RequestError, TrueClusterError
 
 from . import errors, static
 from .answers import answer, model_answer
@@ -30,6 +30,7 @@ from .counted import Counted
 from .events import DONE, EventStream, frame
 from .guard import Guarded
 from .identity import Identified
+from .local_only import LocalOnly
 from .metrics import CONTENT_TYPE, Metrics
 from .options import ServeOptions
 from .parsing import parse_chat, parse_completion
@@ -48,7 +49,7 @@ def create_app(state: ServeState, options: ServeOptions = ServeOptions()) -> ASG
     requests: Counter[tuple[str, str]] = Counter()
     api = routes(state, options, requests)
     paths = {route.path for route in api.routes if isinstance(route, APIRoute)}
-    app: ASGIApp = api if options.api_key is None else Guarded(api, options.api_key)
+    app: ASGIApp = LocalOnly(api) if options.api_key is None else Guarded(api, options.api_key)
     return Identified(Counted(app, paths, requests))
 
 
@@ -113,9 +114,7 @@ async def _respond(state: ServeState, options: ServeOptions, request: Request, e
         call = attrs.evolve(call, owner=request.client.host)
     _require_model(state, call.model)
     headers = _warning(call.unknown, options.strict_fields)
-    readiness = state.ready()
-    if not readiness.ready:
-        raise errors.NotReady(readiness)
+    _require_ready(state)
     if call.streaming is not None:
         return EventStream(_frames(state, call, endpoint.shape, call.streaming), headers)
     body = await while_connected(request, partial(_generate, state, call, endpoint.shape))
@@ -124,19 +123,40 @@ async def _respond(state: ServeState, options: ServeOptions, request: Request, e
 
 async def _generate(state: ServeState, call: Call, shape: Shape) -> dict[str, Any]:
     requests = await to_thread.run_sync(call.prepare, state.text)
-    return answer(shape, call.model, requests, await acomplete(state.engine, requests))
+    with _failures(state):
+        return answer(shape, call.model, requests, await acomplete(state.engine, requests))
 
 
 async def _frames(state: ServeState, call: Call, shape: Shape, streaming: Streaming) -> AsyncGenerator[bytes, None]:
     requests = await to_thread.run_sync(call.prepare, state.text)
     chunks = Chunks(shape, call.model, requests, streaming.include_usage)
-    async with contextlib.aclosing(astream(state.engine, requests)) as events:
-        async for index, event in events:
-            for chunk in chunks.of(index, event):
-                yield frame(chunk)
+    with _failures(state):
+        async with contextlib.aclosing(astream(state.engine, requests)) as events:
+            async for index, event in events:
+                for chunk in chunks.of(index, event):
+                    yield frame(chunk)
     for chunk in chunks.end():
         yield frame(chunk)
     yield DONE
+
+
+@contextlib.contextmanager
+def _failures(state: ServeState) -> Iterator[None]:
+    """What fails because the server ends is nobody's fault."""
+    try:
+        yield
+    except TrueClusterError:
+        if state.leaving:
+            raise errors.Stopping from None
+        raise
+
+
+def _require_ready(state: ServeState) -> None:
+    if state.leaving:
+        raise errors.Stopping
+    readiness = state.ready()
+    if not readiness.ready:
+        raise errors.NotReady(readiness)
 
 
 def _shortened(name: str) -> str:

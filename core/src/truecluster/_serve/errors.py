@@ -20,6 +20,8 @@ from .state import Readiness
 
 _log = logging.getLogger("truecluster.serve")
 
+RETRY_SECONDS = 5
+"""When to ask again what can't be answered yet."""
 CLIENT_GONE = 499
 """Nginx's status for a client that didn't wait; nobody reads it."""
 
@@ -40,6 +42,14 @@ class NotReady(Exception):
 
 class Unauthorized(Exception):
     """A request without the API key."""
+
+
+class NotLocal(Exception):
+    """A request for a host that an API without a key doesn't answer for."""
+
+
+class Stopping(Exception):
+    """The server ends, and what it was asked with it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -70,11 +80,15 @@ def describe(error: Exception) -> Described:
     if isinstance(error, HTTPException):
         return _refused(error)
     if isinstance(error, NotReady):
-        return Described(status=503, message=str(error), type="cluster_not_ready")
+        return _unavailable(str(error), "cluster_not_ready")
+    if isinstance(error, Stopping):
+        return _unavailable("the server is stopping; ask again when it is back", "server_error")
     if isinstance(error, Busy):
         return _busy(error)
     if isinstance(error, Unauthorized):
         return _unauthorized()
+    if isinstance(error, NotLocal):
+        return _not_local()
     return _failed(error)
 
 
@@ -104,6 +118,19 @@ def _unauthorized() -> Described:
     )
 
 
+def _not_local() -> Described:
+    return Described(
+        status=403,
+        message="without an API key this server answers only for localhost and 127.0.0.1, and the request's Host is "
+        "another; ask http://127.0.0.1, or start it with --api-key",
+        code="host_not_allowed",
+    )
+
+
+def _unavailable(message: str, kind: str) -> Described:
+    return Described(status=503, message=message, type=kind, headers={"retry-after": str(RETRY_SECONDS)})
+
+
 def _failed(error: Exception) -> Described:
     number = request_id()
     known = isinstance(error, TrueClusterError)
@@ -122,6 +149,6 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 def install(app: FastAPI) -> None:
     """Answer every exception of ``app`` in OpenAI's shape."""
-    for kind in (RequestError, HTTPException, NotReady, TrueClusterError, Exception):
+    for kind in (RequestError, HTTPException, NotReady, Stopping, TrueClusterError, Exception):
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(ClientDisconnect, _gone)

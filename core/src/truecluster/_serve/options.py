@@ -12,9 +12,10 @@ OPENAI = Sampling(temperature=1.0)
 
 @attrs.frozen(kw_only=True)
 class ServeOptions:
-    """``api_key`` ``None`` lets everybody in; ``strict_fields`` refuses fields that no schema knows.
+    """``api_key`` ``None`` lets in everybody who asks for a host that is this machine on loopback.
 
-    ``defaults`` is what requests mean that say nothing of sampling.
+    ``strict_fields`` refuses fields that no schema knows. ``defaults`` is what requests mean that say nothing of
+    sampling.
     """
 
     api_key: str | None = attrs.field(default=None, repr=False)

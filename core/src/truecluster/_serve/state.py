@@ -45,6 +45,11 @@ class ServeState(Protocol):
     @property
     def engine(self) -> Engine: ...
 
+    @property
+    def leaving(self) -> bool:
+        """Whether the server is about to end, and requests fail for no other reason."""
+        ...
+
     def ready(self) -> Readiness: ...
 
     def cluster(self) -> dict[str, Any]:
