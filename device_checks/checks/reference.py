@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -62,5 +63,7 @@ def _logits(stage: Stage, number: int, case: Case) -> torch.Tensor:
         pages=step.pages,
         released=step.released,
     )
+    head: Any = stage._head
     stage._apply(header)
-    return stage._compute(header, torch.tensor(step.ids, dtype=torch.int32))
+    logits: torch.Tensor = head(stage._compute(header, torch.tensor(step.ids, dtype=torch.int32)))
+    return logits
