@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from truecluster._engine.requests import Sampling
+from truecluster._engine.requests import Request, Sampling
+from truecluster._wire import limits
 from truecluster.api import RequestError
 
 NAN, INF = float("nan"), float("inf")
@@ -61,3 +62,10 @@ def test_a_bias_that_is_none_names_its_token(bias, word):
     with pytest.raises(RequestError, match=word) as caught:
         Sampling(logit_bias=bias)
     assert caught.value.param == "logit_bias"
+
+
+def test_a_prompt_is_told_up_to_what_one_message_can_say():
+    asked = {"max_tokens": 0, "eos": frozenset(), "prompt_logprobs": True}
+    Request(prompt=(1,) * limits.MAX_TOKENS, **asked)
+    with pytest.raises(RequestError, match="at most 131072 tokens can be echoed"):
+        Request(prompt=(1,) * (limits.MAX_TOKENS + 1), **asked)

@@ -387,6 +387,21 @@ def test_a_stream_gives_up_its_pages_while_its_token_is_under_way_and_loses_only
     assert [events(sequence)[-1] for sequence in (old, young)] == [finished("length", 250)] * 2
 
 
+@pytest.mark.parametrize("young", [40, 50, 60])
+def test_the_oldest_goes_on_when_those_whose_turn_it_is_get_no_page(young):
+    """In as many groups as streams, each is alone in its step, and no page is free for the younger one."""
+    house, steps = House(pages=13, sequences=4, groups=2), []
+    asked = [house.add(65, max_tokens=224), house.add(young, max_tokens=224)]
+    while not all(sequence.finished for sequence in asked):
+        step = house.step()
+        if step is not None:
+            steps.append(step)
+        else:
+            assert steps, "nothing is under way, and nothing is sent"
+            house.answer(steps.pop(0))
+    assert [sequence.generated for sequence in asked] == [224, 224]
+
+
 def test_one_that_is_cancelled_in_a_group_leaves_with_the_other_groups_next_step():
     house, (first, second) = in_groups(4, 2)
     cancelled = house.scheduler.active[3]

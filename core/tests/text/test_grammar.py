@@ -361,3 +361,19 @@ def test_whatever_is_drawn_is_json_that_the_schema_holds_for(grammars, byte_data
         ids.append(int(draw.choice(sorted(allowed(constraint)))))
     text = OurTokenizer(byte_data).decode(ids)
     jsonschema.validate(json.loads(text), given)
+
+
+class _Ended(trials.Trials):
+    def _running(self):
+        process = super()._running()
+        process.kill()
+        process.wait()
+        return process
+
+
+def test_a_trial_whose_process_somebody_ends_says_nothing_of_the_grammar():
+    tried = _Ended()
+    for _ in range(2):
+        with pytest.raises(Busy, match="the process that tries grammars ended"):
+            tried.wrong("{}")
+    assert tried._process is None

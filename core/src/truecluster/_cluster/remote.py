@@ -54,9 +54,12 @@ class RemoteStage:
 
     async def sample(self, update: SampleUpdate) -> None:
         """Give sampling parameters to the head. Where the connection is lost, its listener notices, and the step that
-        waits for them times out."""
-        with suppress(TransportError):
-            await self.session.control.send(update.message(self._run))
+        waits for them times out; what no message can say is a fault of the stage, since nobody awaits this."""
+        try:
+            with suppress(TransportError):
+                await self.session.control.send(update.message(self._run))
+        except ValueError as error:
+            self._failed(NodeError(f"node {self.session.id} can't be told how to sample: {error}"))
 
     async def stop(self, reason: wire.StopReason, timeout: float) -> None:
         """End the stage; a node that can't be told is lost. Raises what `expect` raises (seconds)."""

@@ -85,6 +85,8 @@ class Request:
     ``constraint`` makes what says which tokens the answer may have.
     Requests of different ``owner`` take turns where they have to wait.
     ``prompt_logprobs``: with the sampling's ``logprobs`` the prompt's tokens are told, too, as `PromptEvent`.
+
+    Raises `RequestError` where a prompt is too long for that.
     """
 
     prompt: tuple[int, ...]
@@ -94,7 +96,12 @@ class Request:
     constraint: Callable[[], Constraint] | None = None
     choice: int = 0
     owner: str = ""
-    prompt_logprobs: bool = False
+    prompt_logprobs: bool = attrs.field(default=False)
+
+    @prompt_logprobs.validator
+    def _can_be_told(self, attribute: object, value: bool) -> None:
+        if value and len(self.prompt) > limits.MAX_TOKENS:
+            raise RequestError(f"with 'logprobs' a prompt of at most {limits.MAX_TOKENS} tokens can be echoed", "echo")
 
 
 @attrs.frozen

@@ -194,6 +194,9 @@ class Scheduler:
         chosen = islice(self._streams, min(most, self._capacity.max_tokens))
         for sequence in sorted(chosen, key=attrgetter("admitted")):
             self._give(sequence, 1, counts)
+        if not counts:  # no pages for those whose turn it is: the oldest that has room, or can take some, goes first
+            oldest_first = sorted(self._streams, key=attrgetter("admitted"))
+            next((s for s in oldest_first if self._give(s, 1, counts)), None)
         return counts
 
     def _add_prompts(self, counts: dict[Sequence, int], groups: int) -> None:
@@ -233,6 +236,7 @@ class Scheduler:
             if victim is None:
                 return False
             self._release(victim)
+            victim.tell()  # what has come doesn't wait for its return
             self.waiting.put_back(victim)
         return True
 

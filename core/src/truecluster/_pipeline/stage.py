@@ -118,7 +118,8 @@ class Stage:
         answer = Answer(ids=[])
         samplings = self._samplings(header)
         for first in range(0, len(hidden), self.shape.sequences):
-            logits = self.device.download(head(hidden[first : first + self.shape.sequences]))
+            with self.device.turn():
+                logits = self.device.download(head(hidden[first : first + self.shape.sequences]))
             for row, (sampler, position) in zip(logits, islice(samplings, len(logits)), strict=True):
                 token, logprobs = sampler.sample(row, position)
                 answer.ids.append(token)

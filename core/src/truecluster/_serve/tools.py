@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from .fields import Fields, boolean, mapping, one_of, refuse, string
 
 MAX_TOOLS = 128
 """As many as OpenAI takes."""
+TRIAL_SECONDS = 20.0
+"""For the schemas of all strict tools of a request, each of which is bounded by itself."""
 _NAME = re.compile("[a-zA-Z0-9_-]{1,64}")
 
 
@@ -33,7 +36,10 @@ def _tools(fields: Fields) -> dict[str, Tool]:
     given = fields.each("tools")
     if len(given) > MAX_TOOLS:
         raise RequestError(f"'tools' has {len(given)} tools; give at most {MAX_TOOLS}", "tools")
+    until = time.monotonic() + TRIAL_SECONDS
     for i, one in enumerate(given):
+        if time.monotonic() > until:
+            raise RequestError(f"the first {i} of 'tools' took long enough; make fewer of them strict", "tools")
         tool = _tool(one)
         if tool.name in tools:
             raise RequestError(f"'tools' has two functions with the name {tool.name!r}", f"tools[{i}].function.name")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import atexit
 import json
+import signal
 import subprocess
 import sys
 import threading
 from functools import lru_cache
+
+from truecluster.api import Busy
 
 from .turns import Turns
 
@@ -17,6 +20,11 @@ PATIENCE = 60.0
 """Seconds for an answer, on however busy a machine."""
 KEPT = 64
 """Grammars whose trial is remembered."""
+_RETRY = 1
+
+
+class _Ended(Exception):
+    """The process ended, and not for what a grammar cost."""
 
 
 class Trials:
@@ -30,7 +38,10 @@ class Trials:
     def wrong(self, source: str) -> str | None:
         """What is wrong with a grammar, if anything is. Raises `Busy` where too many wait for an answer."""
         with self._turns.turn():
-            return self._answers(source)
+            try:
+                return self._answers(source)
+            except _Ended:  # isn't remembered, unlike an answer
+                raise Busy("the process that tries grammars ended", _RETRY) from None
 
     def stop(self) -> None:
         """End the process."""
@@ -57,6 +68,8 @@ class Trials:
             wrong: str | None = json.loads(answer)
             return wrong
         self.stop()
+        if sys.platform != "win32" and process.returncode != -signal.SIGPROF:
+            raise _Ended
         return f"compiling it takes more than {SECONDS} seconds"
 
     def _running(self) -> subprocess.Popen[str]:
