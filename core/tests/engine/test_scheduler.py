@@ -390,7 +390,7 @@ def test_a_stream_gives_up_its_pages_while_its_token_is_under_way_and_loses_only
 @pytest.mark.parametrize("young", [40, 50, 60])
 def test_the_oldest_goes_on_when_those_whose_turn_it_is_get_no_page(young):
     """In as many groups as streams, each is alone in its step, and no page is free for the younger one."""
-    house, steps = House(pages=13, sequences=4, groups=2), []
+    house, steps = House(pages=13, sequences=4, groups=2, cached_starts=False), []
     asked = [house.add(65, max_tokens=224), house.add(young, max_tokens=224)]
     while not all(sequence.finished for sequence in asked):
         step = house.step()
