@@ -7,7 +7,7 @@ from typing import Any
 
 import openai
 import pytest
-from tiny_checkpoints import END
+from tiny_checkpoints import END, TURN_END
 
 COLOURS = ["red", "green", "blue"]
 PAINT: Any = {
@@ -94,7 +94,7 @@ def test_a_call_without_its_mark_is_one(official: openai.OpenAI) -> None:
 
 def test_several_calls_are_told_apart(official: openai.OpenAI) -> None:
     """A model that would rather not end goes on calling until it may not say more."""
-    reluctant = {str(END): -100}
+    reluctant = {str(END): -100, str(TURN_END): -100}
     answer = ask(official, tool_choice="required", tools=[REST], max_tokens=300, logit_bias=reluctant).choices[0]
     calls = answer.message.tool_calls
     assert all((call.function.name, json.loads(call.function.arguments)) == ("rest", {}) for call in calls)

@@ -35,6 +35,8 @@ TEMPLATE = (
 )
 END = 131
 """Its row of the head is zero, so that it is hardly ever the likeliest."""
+TURN_END = 129
+"""What the template puts behind a turn, so that it ends an answer in a chat, too."""
 
 
 def shapes(config: dict[str, Any] = CONFIG) -> dict[str, tuple[int, ...]]:
