@@ -10,6 +10,8 @@ import attrs
 from fastapi import FastAPI, Request, Response
 
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_PATHS = {"index.html": ("/",), "icon.svg": ("/page/icon.svg", "/favicon.ico")}
+"""Where files aren't served by their names alone: browsers ask for the icon beside what isn't the page, too."""
 _POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _HEADERS = {
     "content-security-policy": _POLICY,
@@ -39,8 +41,8 @@ class PageFile:
 
 def _page() -> Iterator[PageFile]:
     for file in (files("truecluster._serve") / "page").iterdir():
-        path = "/" if file.name == "index.html" else f"/page/{file.name}"
-        yield PageFile(path, _KINDS[file.name.rpartition(".")[2]], file.read_bytes())
+        for path in _PATHS.get(file.name, (f"/page/{file.name}",)):
+            yield PageFile(path, _KINDS[file.name.rpartition(".")[2]], file.read_bytes())
 
 
 PAGE = tuple(_page())
