@@ -13,18 +13,8 @@ import openai
 import pytest
 from commands import Commands, Served
 from pydantic import BaseModel, Field
+from schemas import BOUNDED
 
-BOUNDED: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "title": {"type": "string", "maxLength": 8},
-        "tags": {"type": "array", "items": {"enum": ["x", "yy"]}, "maxItems": 3},
-        "score": {"type": "integer", "minimum": -20, "maximum": 20},
-        "more": {"anyOf": [{"type": "null"}, {"type": "boolean"}]},
-    },
-    "required": ["title", "tags", "score", "more"],
-    "additionalProperties": False,
-}
 FORMAT = {"type": "json_schema", "json_schema": {"name": "bounded", "strict": True, "schema": BOUNDED}}
 MESSAGES: list[Any] = [{"role": "user", "content": "Hello"}]
 

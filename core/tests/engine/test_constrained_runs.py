@@ -9,10 +9,9 @@ from typing import Any
 
 import attrs
 import pytest
-from local_runs import LocalFactory, spans
+from local_runs import EngineHouse
 from tiny_models import TinyModel
 
-from truecluster._engine.engine import Engine
 from truecluster._engine.requests import Event, FinishedEvent, Request, Sampling, TokenEvent
 from truecluster._pipeline.sampling import SampleUpdate
 from truecluster._wire.steps import decode as decode_step
@@ -54,14 +53,11 @@ def heard(events: queue.SimpleQueue[Event]) -> list[Event]:
     return found
 
 
-class House:
+class House(EngineHouse):
     """An engine over runs of a tiny model."""
 
     def __init__(self, stages: int, head: str, numbers: dict[str, int] | None = None, **options: Any) -> None:
-        layout = spans(MODEL.config.layers, stages, head)
-        self.factory = LocalFactory(lambda: [MODEL.stage(span, **(numbers or {})) for span in layout], **options)
-        self.engine = Engine(self.factory)
-        self.engine.start()
+        super().__init__(MODEL, stages, head, numbers, **options)
 
     def ask(self, *requests: Request) -> list[list[Event]]:
         """All at once."""
@@ -69,13 +65,6 @@ class House:
         for request, each in zip(requests, events, strict=True):
             self.engine.submit(request, each.put)
         return [heard(each) for each in events]
-
-    def __enter__(self) -> House:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.factory.close()
-        self.engine.stop(30)
 
 
 def asked(prompt: Sequence[int] = (5, 6, 7, 12), count: int = 30, constrained: bool = True, **more: Any) -> Request:

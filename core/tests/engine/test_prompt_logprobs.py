@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
-from local_runs import LocalFactory, spans
+from local_runs import EngineHouse
 from scheduled import House as Scheduled
 from tiny_models import TinyModel
 
-from truecluster._engine.engine import Engine
 from truecluster._engine.requests import CachedEvent, Event, FinishedEvent, PromptEvent, Request, Sampling, TokenEvent
 from truecluster._engine.sequences import ASKED_AT_ONCE
 from truecluster._pipeline.logprobs import Logprobs
@@ -23,15 +22,12 @@ LONG = tuple((7 * i + i // 5) % 60 for i in range(3 * PAGE + 9))
 LAYOUTS = [(1, "last-stage"), (3, "last-stage"), (1, "coordinator"), (2, "coordinator")]
 
 
-class House:
+class House(EngineHouse):
     """An engine over a run of a tiny model."""
 
     def __init__(self, stages: int, head: str, **numbers: int) -> None:
-        layout = spans(MODEL.config.layers, stages, head)
         self.updates: list[SampleUpdate] = []
-        self.factory = LocalFactory(lambda: [MODEL.stage(span, **numbers) for span in layout], update=self._seen)
-        self.engine = Engine(self.factory)
-        self.engine.start()
+        super().__init__(MODEL, stages, head, numbers, update=self._seen)
 
     def ask(self, prompt: Sequence[int], count: int, scored: bool = True, **sampling: object) -> queue.SimpleQueue:
         heard: queue.SimpleQueue = queue.SimpleQueue()
@@ -47,18 +43,6 @@ class House:
 
     def _seen(self, apply: Callable[[SampleUpdate], None]) -> Callable[[SampleUpdate], None]:
         return lambda update: (self.updates.append(update), apply(update))[1]
-
-    def close(self) -> None:
-        self.factory.close()
-        self.engine.stop(30)
-
-
-@pytest.fixture
-def houses() -> Iterator[list[House]]:
-    opened: list[House] = []
-    yield opened
-    for house in opened:
-        house.close()
 
 
 def until_the_end(heard: queue.SimpleQueue) -> list[Event]:

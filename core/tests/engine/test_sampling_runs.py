@@ -10,11 +10,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from local_runs import LocalFactory, spans
+from local_runs import EngineHouse
 from tiny_models import TinyModel
 from transformers.generation.logits_process import RepetitionPenaltyLogitsProcessor
 
-from truecluster._engine.engine import Engine
 from truecluster._engine.requests import FinishedEvent, Request, Sampling, TokenEvent
 
 MODEL = TinyModel.make()
@@ -47,32 +46,17 @@ class Asked:
         return heard
 
 
-class House:
+class House(EngineHouse):
     """An engine over a run of a tiny model."""
 
     def __init__(self, stages: int, head: str, **numbers: int) -> None:
-        layout = spans(MODEL.config.layers, stages, head)
-        self.factory = LocalFactory(lambda: [MODEL.stage(span, **numbers) for span in layout])
-        self.engine = Engine(self.factory)
-        self.engine.start()
+        super().__init__(MODEL, stages, head, numbers)
 
     def ask(self, prompt: Sequence[int], sampling: Sampling, count: int, choice: int = 0) -> Asked:
         asked = Asked()
         tokens = Request(prompt=tuple(prompt), max_tokens=count, eos=frozenset(), sampling=sampling, choice=choice)
         self.engine.submit(tokens, asked.events.put)
         return asked
-
-    def close(self) -> None:
-        self.factory.close()
-        self.engine.stop(30)
-
-
-@pytest.fixture
-def houses() -> Iterator[list[House]]:
-    opened: list[House] = []
-    yield opened
-    for house in opened:
-        house.close()
 
 
 @pytest.fixture(params=LAYOUTS, ids=lambda layout: f"{layout[0]}-{layout[1]}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
-from tiny_models import FP32
+from tiny_models import FP32, TinyModel
 
+from truecluster._engine.engine import Engine
 from truecluster._pipeline.local import local_edge
 from truecluster._pipeline.machines import RUN, Machine, RunState
 from truecluster._pipeline.run import Capacity, Run
@@ -19,6 +20,8 @@ from truecluster._pipeline.stage import Stage
 from truecluster._plan import build_plan
 from truecluster.api import COORDINATOR, Placement, Span
 from truecluster.nn.state import RecurrentState
+
+House = TypeVar("House", bound="EngineHouse")
 
 
 def spans(layers: int, stages: int, head: str = "last-stage") -> list[Span]:
@@ -96,3 +99,25 @@ class LocalFactory:
 
     def close(self) -> None:
         self._closed.set()
+
+
+class EngineHouse:
+    """An engine over runs of a model, until it is closed; ``numbers`` are of the stages, ``options`` of `start_run`."""
+
+    def __init__(
+        self, model: TinyModel, stages: int, head: str, numbers: Mapping[str, int] | None = None, **options: Any
+    ) -> None:
+        layout = spans(model.config.layers, stages, head)
+        self.factory = LocalFactory(lambda: [model.stage(span, **(numbers or {})) for span in layout], **options)
+        self.engine = Engine(self.factory)
+        self.engine.start()
+
+    def close(self) -> None:
+        self.factory.close()
+        self.engine.stop(30)
+
+    def __enter__(self: House) -> House:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

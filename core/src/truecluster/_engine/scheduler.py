@@ -195,8 +195,9 @@ class Scheduler:
         for sequence in sorted(chosen, key=attrgetter("admitted")):
             self._give(sequence, 1, counts)
         if not counts:  # no pages for those whose turn it is: the oldest that has room, or can take some, goes first
-            oldest_first = sorted(self._streams, key=attrgetter("admitted"))
-            next((s for s in oldest_first if self._give(s, 1, counts)), None)
+            for sequence in sorted(self._streams, key=attrgetter("admitted")):
+                if self._give(sequence, 1, counts):
+                    break
         return counts
 
     def _add_prompts(self, counts: dict[Sequence, int], groups: int) -> None:

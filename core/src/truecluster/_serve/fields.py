@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -10,6 +11,7 @@ from truecluster.api import RequestError
 T = TypeVar("T")
 Check = Callable[[str, Any], T]
 """(name, value) → the value. Raises `RequestError` naming the field."""
+_IDENTIFIER = re.compile("[a-zA-Z0-9_-]{1,64}")
 
 
 def refuse(name: str, wanted: str) -> RequestError:
@@ -42,6 +44,13 @@ def sequence(name: str, value: Any) -> list[Any]:
     """A list."""
     if not isinstance(value, list):
         raise refuse(name, "a list")
+    return value
+
+
+def identifier(name: str, value: Any) -> str:
+    """The name of a function or format, as OpenAI's schema has it."""
+    if not isinstance(value, str) or not _IDENTIFIER.fullmatch(value):
+        raise refuse(name, "1 to 64 letters, digits, underscores and dashes")
     return value
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from truecluster._text import Grammar
 from truecluster.api import RequestError
 
-from .fields import Fields, boolean, mapping, refuse, string
+from .fields import Fields, boolean, identifier, mapping, refuse, string
 
 _KINDS = ("text", "json_object", "json_schema")
-_NAME = re.compile("[a-zA-Z0-9_-]{1,64}")
 
 
 def response_format(fields: Fields) -> Grammar | None:
@@ -29,7 +27,7 @@ def _json_schema(given: Fields) -> Grammar:
     inside = given.inside("json_schema")
     if inside is None:
         raise RequestError("'response_format.json_schema' is missing", "response_format.json_schema")
-    inside.need("name", _name)
+    inside.need("name", identifier)
     inside.take("description", string, None)
     inside.take("strict", boolean, None)
     schema: Mapping[str, Any] = inside.take("schema", mapping, {"type": "object"})
@@ -40,9 +38,3 @@ def _kind(name: str, value: Any) -> str:
     if value not in _KINDS:
         raise refuse(name, f"one of {', '.join(_KINDS)}")
     return str(value)
-
-
-def _name(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise refuse(name, "1 to 64 letters, digits, underscores and dashes")
-    return value

@@ -28,13 +28,17 @@ class PageFile:
     path: str
     kind: str
     content: bytes = attrs.field(repr=False)
+    tag: str = attrs.field(init=False)
+
+    @tag.default
+    def _hash(self) -> str:
+        return f'"{hashlib.sha256(self.content).hexdigest()[:32]}"'
 
     async def answer(self, request: Request) -> Response:
         """The file; 304 where the client has it already."""
-        tag = f'"{hashlib.sha256(self.content).hexdigest()[:32]}"'
-        headers = {**_HEADERS, "etag": tag}
+        headers = {**_HEADERS, "etag": self.tag}
         known = [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]
-        if tag in known or known == ["*"]:
+        if self.tag in known or known == ["*"]:
             return Response(status_code=304, headers=headers)
         return Response(self.content, headers=headers, media_type=self.kind)
 

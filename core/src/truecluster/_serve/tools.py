@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -10,13 +9,12 @@ from typing import Any
 from truecluster._text import Grammar, Tool, ToolUse
 from truecluster.api import RequestError
 
-from .fields import Fields, boolean, mapping, one_of, refuse, string
+from .fields import Fields, boolean, identifier, mapping, one_of, refuse, string
 
 MAX_TOOLS = 128
 """As many as OpenAI takes."""
 TRIAL_SECONDS = 20.0
 """For the schemas of all strict tools of a request, each of which is bounded by itself."""
-_NAME = re.compile("[a-zA-Z0-9_-]{1,64}")
 
 
 def tool_use(fields: Fields) -> ToolUse | None:
@@ -52,7 +50,7 @@ def _tool(given: Fields) -> Tool:
     function = given.need_inside("function")
     strict = function.take("strict", boolean, False)
     return Tool(
-        name=function.need("name", _name),
+        name=function.need("name", identifier),
         description=function.take("description", string, None),
         strict=strict,
         **function.given("parameters", _strict_schema if strict else _schema),
@@ -97,9 +95,3 @@ def _named(choice: Fields, tools: dict[str, Tool]) -> Tool:
     if name not in tools:
         raise RequestError(f"'tool_choice' names {name[:64]!r}, which isn't among 'tools'", "tool_choice")
     return tools[name]
-
-
-def _name(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise refuse(name, "1 to 64 letters, digits, underscores and dashes")
-    return value
