@@ -128,7 +128,7 @@ WRONG = {
     "beyond the context": (
         MIDDLE,
         hidden(rows=(Row(1, 510, 3, 1),)),
-        "reaches position 513, the model's context is 512",
+        "reaches position 513, at most 512 are allowed",
     ),
     "more tokens than agreed": (MIDDLE, hidden(count=65, rows=(Row(1, 0, 65, 1),)), "at most 64"),
 }

@@ -9,12 +9,13 @@ import torch
 from tcplug_cpu_kernels.handles import prepare
 from tcplug_cpu_kernels.kernel import CpuKernel
 from tcplug_cpu_kernels.layouts import layout_of
-from tcplug_cpu_kernels.native import BEST, Scratch, library, path
+from tcplug_cpu_kernels.native import BEST, library, path
+from tcplug_cpu_kernels.workspace import Workspace
 
 from truecluster.api import Role, Slot
 
 pytestmark = pytest.mark.skipif(path() is None, reason="the library wasn't built: there is no C compiler")
-SCRATCH = Scratch()
+WORKSPACE = Workspace()
 BLOCKS = ("gguf.q4_0", "gguf.q4_1", "gguf.q8_0")
 IDS = ("fp32", "fp16", "bf16", "int8", *(f"int4.g{n}.{kind}" for n in (32, 64, 128) for kind in ("asym", "sym")))
 
@@ -31,7 +32,7 @@ def product(format, out, width, count):
     handle = prepare(Slot("w", Role.LINEAR, (out, width)), format.pack(weight), format)
     struct, x, y = handle.struct(), torch.randn(count, width, generator=generator), torch.empty(count, out)
     address = ctypes.addressof(struct)
-    room = SCRATCH.at_least(library().tc_linear_scratch(address, count))
+    room = WORKSPACE.at_least(library().tc_linear_scratch(address, count))
     library().tc_linear(address, x.data_ptr(), y.data_ptr(), count, room, 1)
     return y
 
@@ -71,7 +72,7 @@ def test_halves_are_read_exactly_in_plain_c(use, format_of):
     handle = prepare(Slot("w", Role.LINEAR, tuple(finite.shape)), format_of("fp16").pack(finite), format_of("fp16"))
     struct, x, y = handle.struct(), torch.ones(1, 1), torch.empty(1, len(finite))
     address = ctypes.addressof(struct)
-    room = SCRATCH.at_least(library().tc_linear_scratch(address, 1))
+    room = WORKSPACE.at_least(library().tc_linear_scratch(address, 1))
     library().tc_linear(address, x.data_ptr(), y.data_ptr(), 1, room, 1)
     assert torch.equal(y.flatten(), finite.flatten())
 

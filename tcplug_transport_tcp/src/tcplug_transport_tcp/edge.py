@@ -46,6 +46,9 @@ class TcpEdge(Edge):
         self._room = memoryview(bytearray(_AHEAD_BYTES))
         self._ahead = self._room[:0]
         self._use = _Use(self)
+        self._late = f"edge {terms.edge}: a message that had begun"
+        self._consumer = select.poll()  # which never sends anything: all there can be is its end
+        self._consumer.register(sock, select.POLLIN)
         self._closed = False
         self._end: TransportError | None = None
 
@@ -107,6 +110,9 @@ class TcpEdge(Edge):
             parts = _after(parts, sent)
 
     def _read(self, size: int, deadline: Deadline) -> bytes:
+        if size <= len(self._ahead):
+            there, self._ahead = bytes(self._ahead[:size]), self._ahead[size:]
+            return there
         data = bytearray(size)
         self._fill(memoryview(data), deadline)
         return bytes(data)
@@ -132,16 +138,11 @@ class TcpEdge(Edge):
         poll.poll(deadline.left() * 1000)
 
     def _peer_left(self) -> bool:
-        """Whether the consumer has closed its end: it never sends anything, so all there can be is the end."""
-        try:
-            return self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
-        except BlockingIOError:
-            return False
-        except ConnectionError:  # it left messages unread
-            return True
+        """Whether the consumer has closed its end, or left."""
+        return bool(self._consumer.poll(0))
 
     def _deadline(self) -> Deadline:
-        return Deadline(self._terms.timeout, f"edge {self._terms.edge}: a message that had begun")
+        return Deadline(self._terms.timeout, self._late)
 
     def _rule(self, what: str) -> EdgeBroken:
         return EdgeBroken(f"edge {self._terms.edge}: {what}")

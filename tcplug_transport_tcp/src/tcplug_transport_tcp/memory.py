@@ -28,14 +28,14 @@ def _array(nbytes: int) -> type[ctypes.Array[ctypes.c_char]]:
 
 def on_host(tensor: torch.Tensor, device: DeviceContext | None) -> torch.Tensor:
     """A tensor's values in host memory, complete."""
-    if tensor.device.type == "cpu":
+    if tensor.is_cpu:
         return tensor
     return _context(tensor, device).download(tensor).contiguous()
 
 
 def landing(tensor: torch.Tensor) -> torch.Tensor:
     """Where the bytes for ``tensor`` are received: the tensor itself where it lies in host memory."""
-    return tensor if tensor.device.type == "cpu" else tensor.new_empty(tensor.shape, device="cpu")
+    return tensor if tensor.is_cpu else tensor.new_empty(tensor.shape, device="cpu")
 
 
 def deliver(landed: torch.Tensor, tensor: torch.Tensor, device: DeviceContext | None) -> None:

@@ -10,7 +10,13 @@ from typing import Generic, TypeVar
 S = TypeVar("S", bound=Enum)
 
 
-class RunState(Enum):
+class State(Enum):
+    """Hashed by identity: Enum's own hash is a Python function, which a stage would call several times a step."""
+
+    __hash__ = object.__hash__
+
+
+class RunState(State):
     PLANNING = "planning"
     PROVISIONING = "provisioning"
     WAITING_READY = "waiting-ready"
@@ -21,7 +27,7 @@ class RunState(Enum):
     DONE = "done"
 
 
-class StageState(Enum):
+class StageState(State):
     UNPROVISIONED = "unprovisioned"
     PREPARING = "preparing"
     READY = "ready"
@@ -31,7 +37,7 @@ class StageState(Enum):
     STOPPED = "stopped"
 
 
-class RequestState(Enum):
+class RequestState(State):
     QUEUED = "queued"
     PREFILL = "prefill"
     DECODE = "decode"

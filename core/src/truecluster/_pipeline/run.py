@@ -80,6 +80,7 @@ class Run:
         self._fault: TrueClusterError | None = None
         self._ended = threading.Event()
         self._when_ended: Callable[[], None] = lambda: None
+        self._limits = StepLimits(rows=2 * capacity.sequences, tokens=capacity.max_tokens)
         self._ids = torch.empty(capacity.max_tokens, dtype=torch.int32)
 
     def send(self, step: Step) -> None:
@@ -110,7 +111,7 @@ class Run:
         tensors: list[torch.Tensor] = []
 
         def place(data: bytes) -> Sequence[torch.Tensor]:
-            header = decode(data, StepLimits(rows=2 * self.capacity.sequences, tokens=self.capacity.max_tokens))
+            header = decode(data, self._limits)
             if (header.kind, header.run, header.step) != (Kind.TOKEN, self.plan.run, self._answered):
                 raise EdgeBroken(f"answer {header.step} of run {header.run} came, {self._answered} is next")
             if header.count != self._awaited[0]:

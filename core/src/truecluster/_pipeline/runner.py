@@ -14,9 +14,10 @@ from truecluster._wire.steps import Kind, StepHeader, StepLimits, decode
 from truecluster.api import Edge, EdgeBroken, EdgeClosed, EdgeEnded, NodeError, TrueClusterError
 
 from .machines import STAGE, Machine, StageState
-from .stage import Stage, StageShape, answer, payload_dtype
+from .stage import Stage, answer, payload_dtype
 
 LOG = logging.getLogger(__name__)
+_READY, _EXECUTING = StageState.READY, StageState.EXECUTING  # an enum searches for the member that it is asked for
 
 
 @attrs.define
@@ -70,7 +71,9 @@ class StageRunner:
         self._next = 0
         self._header: StepHeader | None = None
         shape = stage.shape
-        self._limits = StepLimits(rows=2 * shape.sequences, tokens=shape.max_tokens)
+        self._limits = StepLimits(rows=2 * shape.sequences, tokens=shape.max_tokens, context=shape.context)
+        self._kinds = (Kind.HIDDEN_STATE,) if shape.takes_picked else (Kind.RUN_PREFILL, Kind.RUN_DECODE)
+        self._due = (0 if shape.takes_ids else shape.hidden, shape.inbound)
         rows = (shape.max_tokens,) if shape.takes_ids else (shape.max_tokens, shape.hidden)
         self._buffer = torch.empty(rows, dtype=payload_dtype(shape))
         self._payload = self._buffer
@@ -104,13 +107,13 @@ class StageRunner:
         data = self._inbound.recv(self._place)
         header = self._header
         assert header is not None
-        self.machine.try_to(StageState.EXECUTING)
+        self.machine.try_to(_EXECUTING)
         self.progress.busy_since = began = time.monotonic()
         results = self.stage.execute(header, self._payload)
         onward = answer(self.stage.shape, header, data, results)
         self._outbound.send(onward, results)
-        self.progress.finished(header.step, began, len(onward) + sum(tensor.nbytes for tensor in results))
-        self.machine.try_to(StageState.READY)
+        self.progress.finished(header.step, began, len(onward) + sum([tensor.nbytes for tensor in results]))
+        self.machine.try_to(_READY)
 
     def _place(self, data: bytes) -> Sequence[torch.Tensor]:
         header = decode(data, self._limits)
@@ -118,12 +121,21 @@ class StageRunner:
             raise EdgeBroken(f"a step of run {header.run} came to a stage of run {self._run}")
         if header.step != self._next:
             raise EdgeBroken(f"step {header.step} came, step {self._next} is next")
-        _check_payload(self.stage.shape, header)
+        if header.kind not in self._kinds or (header.width, header.dtype) != self._due:
+            raise self._not_due(header)
         self._next += 1
         self._header = header
         if len(self._payload) != header.count:
             self._payload = self._buffer[: header.count]
         return [self._payload]
+
+    def _not_due(self, header: StepHeader) -> EdgeBroken:
+        """What comes in must be what the plan says that the stage before sends."""
+        width, dtype = self._due
+        return EdgeBroken(
+            f"a {header.kind.name} of width {header.width} in {header.dtype.value} came to stage "
+            f"{self.stage.shape.span}, which takes {self._kinds[0].name} of width {width} in {dtype.value}"
+        )
 
     def _end(self, error: Exception) -> None:
         stopping = self.machine.state in (StageState.STOPPING, StageState.STOPPED)
@@ -136,17 +148,3 @@ class StageRunner:
 def _unexpected(error: Exception, stage: Stage) -> NodeError:
     LOG.error("stage %s failed", stage.shape.span, exc_info=error)
     return NodeError(f"stage {stage.shape.span} failed: {type(error).__name__}: {error}")
-
-
-def _check_payload(shape: StageShape, header: StepHeader) -> None:
-    """What comes in must be what the plan says that the stage before sends."""
-    kinds = (Kind.HIDDEN_STATE,) if shape.takes_picked else (Kind.RUN_PREFILL, Kind.RUN_DECODE)
-    due = (0 if shape.takes_ids else shape.hidden, shape.inbound)
-    if header.kind not in kinds or (header.width, header.dtype) != due:
-        raise EdgeBroken(
-            f"a {header.kind.name} of width {header.width} in {header.dtype.value} came to stage {shape.span}, "
-            f"which takes {kinds[0].name} of width {due[0]} in {due[1].value}"
-        )
-    furthest = max((row.position + row.n_tokens for row in header.rows), default=0)
-    if furthest > shape.context:
-        raise EdgeBroken(f"a step reaches position {furthest}, the model's context is {shape.context} tokens")

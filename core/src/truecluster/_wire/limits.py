@@ -13,6 +13,7 @@ MAX_DEPTH = 16
 MAX_TEXT = 1 << 16
 """Characters of any text."""
 
+MAX_INT32 = (1 << 31) - 1
 MAX_ROWS = 4096
 """Sequences of one step."""
 MAX_TOKENS = 1 << 17

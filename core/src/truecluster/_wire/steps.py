@@ -7,9 +7,11 @@ stage's to check; here a header is checked against itself, its length and the li
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from enum import IntEnum
+from functools import lru_cache, partial
 from itertools import chain
+from operator import gt
 from typing import NamedTuple
 
 import attrs
@@ -90,23 +92,41 @@ class StepHeader:
 
 @attrs.frozen(kw_only=True)
 class StepLimits:
-    """The most that a header may claim."""
+    """The most that a header may claim; no row may reach beyond ``context``."""
 
     rows: int = limits.MAX_ROWS
     tokens: int = limits.MAX_TOKENS
     pages: int = limits.MAX_PAGES
     width: int = limits.MAX_WIDTH
+    context: int = limits.MAX_INT32
+    most: tuple[int, ...] = attrs.field(init=False, eq=False, repr=False)
+    """In the order of a header's fields."""
+
+    @most.default
+    def _in_order(self) -> tuple[int, ...]:
+        return self.tokens, self.width, self.rows, self.rows, self.pages, self.rows
 
 
 DEFAULT_LIMITS = StepLimits()
 
 _FIXED = struct.Struct("<BBBxIQQIIIII")
+_WHAT, _COUNT, _COUNT_AT = struct.Struct("<BBBxI"), struct.Struct("<I"), struct.calcsize("<BBBxIQQ")
+"""The parts of it that differ from stage to stage."""
 _ROW, _OPENED, _PAGE = len(Row._fields), len(Opened._fields), len(Page._fields)
 _DTYPES = (DType.FP32, DType.FP16, DType.BF16, DType.INT32)
 _DTYPE_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
 _KINDS = {int(kind): kind for kind in Kind}
-_ANSWERS = (Kind.HIDDEN_STATE, Kind.TOKEN)
-_INT32_MAX = (1 << 31) - 1
+_CLAIMS = ("payload rows", "width", "rows", "opened sequences", "pages", "released sequences")
+_INT32, _HIDDEN_STATE, _TOKEN = DType.INT32, Kind.HIDDEN_STATE, Kind.TOKEN
+"""What every step compares with: Python before 3.12 searches for a member each time that its enum is asked for it."""
+_ANSWERS = (_HIDDEN_STATE, _TOKEN)
+_row = partial(tuple.__new__, Row)
+"""Of a tuple, without the Python function that a named tuple is otherwise made by."""
+
+
+@lru_cache(maxsize=256)
+def _ints(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}i")
 
 
 def encode(header: StepHeader) -> bytes:
@@ -126,16 +146,15 @@ def encode(header: StepHeader) -> bytes:
         len(released),
     )
     numbers = [*chain.from_iterable(rows), *chain.from_iterable(opened), *chain.from_iterable(pages), *released]
-    return fixed + struct.pack(f"<{len(numbers)}i", *numbers)
+    return fixed + _ints(len(numbers)).pack(*numbers)
 
 
 def relabel(
     data: bytes, *, kind: Kind, count: int, width: int = 0, dtype: DType = DType.INT32, logprobs: bool = False
 ) -> bytes:
     """The header ``data``, which was decoded, for another payload; its tables go on as they are."""
-    _, _, _, _, run, step, _, *lengths = _FIXED.unpack_from(data)
-    fixed = _FIXED.pack(kind, _DTYPE_CODES[dtype], logprobs, width, run, step, count, *lengths)
-    return fixed + data[_FIXED.size :]
+    what, how_many = _WHAT.pack(kind, _DTYPE_CODES[dtype], logprobs, width), _COUNT.pack(count)
+    return what + data[_WHAT.size : _COUNT_AT] + how_many + data[_COUNT_AT + _COUNT.size :]
 
 
 def decode(data: bytes, limits: StepLimits = DEFAULT_LIMITS) -> StepHeader:
@@ -145,9 +164,9 @@ def decode(data: bytes, limits: StepLimits = DEFAULT_LIMITS) -> StepHeader:
     kind, dtype, flags, width, run, step, count, *lengths = _FIXED.unpack_from(data)
     if kind not in _KINDS or dtype >= len(_DTYPES) or flags > 1:
         raise EdgeBroken(f"a step header of unknown kind {kind}, dtype {dtype} or flags {flags}")
-    _within("payload rows", count, limits.tokens)
-    _within("width", width, limits.width)
-    rows, opened, pages, released = _tables(data, lengths, limits)
+    if any(map(gt, (count, width, *lengths), limits.most)):
+        raise _claims_too_much((count, width, *lengths), limits)
+    rows, opened, pages, released = _tables(data, lengths)
     header = StepHeader(
         kind=_KINDS[kind],
         run=run,
@@ -162,63 +181,66 @@ def decode(data: bytes, limits: StepLimits = DEFAULT_LIMITS) -> StepHeader:
         released=released,
     )
     _check_payload(header)
-    _check_rows(header)
+    _check_rows(header, limits.context)
     return header
 
 
 def _tables(
-    data: bytes, lengths: list[int], limits: StepLimits
+    data: bytes, lengths: list[int]
 ) -> tuple[tuple[Row, ...], tuple[Opened, ...], tuple[Page, ...], tuple[int, ...]]:
     n_rows, n_opened, n_pages, n_released = lengths
-    _within("rows", n_rows, limits.rows)
-    _within("opened sequences", n_opened, limits.rows)
-    _within("pages", n_pages, limits.pages)
-    _within("released sequences", n_released, limits.rows)
     opened_at = n_rows * _ROW
     pages_at = opened_at + n_opened * _OPENED
     released_at = pages_at + n_pages * _PAGE
     total = released_at + n_released
     if len(data) != _FIXED.size + 4 * total:
         raise EdgeBroken(f"a step header of {len(data)} bytes whose tables need {_FIXED.size + 4 * total}")
-    table: tuple[int, ...] = struct.unpack_from(f"<{total}i", data, _FIXED.size)
+    table: tuple[int, ...] = _ints(total).unpack_from(data, _FIXED.size)
     if total and min(table) < 0:
         raise EdgeBroken(f"a step header holds the negative number {min(table)}")
-    rows = tuple([Row(*table[at : at + _ROW]) for at in range(0, opened_at, _ROW)])
-    opened = tuple([Opened(*table[at : at + _OPENED]) for at in range(opened_at, pages_at, _OPENED)])
-    pages = tuple([Page(*table[at : at + _PAGE]) for at in range(pages_at, released_at, _PAGE)])
+    rows = tuple([_row(table[at : at + _ROW]) for at in range(0, opened_at, _ROW)])
+    opened: tuple[Opened, ...] = ()
+    pages: tuple[Page, ...] = ()
+    if total > opened_at:  # which is rare
+        opened = tuple([Opened(*table[at : at + _OPENED]) for at in range(opened_at, pages_at, _OPENED)])
+        pages = tuple([Page(*table[at : at + _PAGE]) for at in range(pages_at, released_at, _PAGE)])
     released = table[released_at:]
-    _check_distinct("row", [row.sequence for row in rows])
-    _check_distinct("opened sequence", [each.sequence for each in opened])
-    _check_distinct("page of a sequence", pages)
-    _check_distinct("released sequence", released)
+    if max(lengths) > 1:
+        _check_distinct("row", [row.sequence for row in rows])
+        _check_distinct("opened sequence", [each.sequence for each in opened])
+        _check_distinct("page of a sequence", pages)
+        _check_distinct("released sequence", released)
     return rows, opened, pages, released
 
 
-def _within(what: str, number: int, most: int) -> None:
-    if number > most:
-        raise EdgeBroken(f"a step header claims {number} {what}, at most {most} are allowed")
+def _claims_too_much(claims: Sequence[int], limits: StepLimits) -> EdgeBroken:
+    what, number, most = next(each for each in zip(_CLAIMS, claims, limits.most, strict=True) if each[1] > each[2])
+    return EdgeBroken(f"a step header claims {number} {what}, at most {most} are allowed")
 
 
 def _check_payload(header: StepHeader) -> None:
     """Ids are int32 and have no width but with log-probabilities; hidden rows have one, and a float dtype."""
-    if header.logprobs and header.kind is not Kind.TOKEN:
+    if header.logprobs and header.kind is not _TOKEN:
         raise EdgeBroken(f"a {header.kind.name} with log-probabilities; only TOKEN has them")
     most = limits.MAX_LOGPROBS if header.logprobs else 0
-    if header.kind is Kind.TOKEN and header.width > most:
+    if header.kind is _TOKEN and header.width > most:
         raise EdgeBroken(f"a TOKEN of width {header.width}; at most {most} is allowed")
-    if header.kind is Kind.HIDDEN_STATE and not header.width:
+    if header.kind is _HIDDEN_STATE and not header.width:
         raise EdgeBroken("a HIDDEN_STATE of width 0")
-    if (header.dtype is DType.INT32) is not (header.kind is Kind.TOKEN or header.width == 0):
+    if (header.dtype is _INT32) is not (header.kind is _TOKEN or header.width == 0):
         raise EdgeBroken(f"a payload of width {header.width} in {header.dtype.value}")
 
 
-def _check_rows(header: StepHeader) -> None:
+def _check_rows(header: StepHeader, context: int) -> None:
     tokens = logits = 0
     for row in header.rows:
-        if row.n_tokens < 1 or row.n_logits > row.n_tokens or row.position + row.n_tokens > _INT32_MAX:
+        _, position, n_tokens, n_logits, _ = row
+        if n_tokens < 1 or n_logits > n_tokens:
             raise EdgeBroken(f"a step row out of range: {row}")
-        tokens += row.n_tokens
-        logits += row.n_logits
+        if position + n_tokens > context:
+            raise EdgeBroken(f"a step reaches position {position + n_tokens}, at most {context} are allowed")
+        tokens += n_tokens
+        logits += n_logits
     answer = header.kind in _ANSWERS
     expected = logits if answer else tokens
     if header.count != expected and not (answer and not header.rows):
@@ -226,5 +248,5 @@ def _check_rows(header: StepHeader) -> None:
 
 
 def _check_distinct(what: str, found: Collection[object]) -> None:
-    if len(found) > 1 and len(set(found)) != len(found):
+    if len(set(found)) != len(found):
         raise EdgeBroken(f"a step header names a {what} twice")

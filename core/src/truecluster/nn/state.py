@@ -6,7 +6,7 @@ every stage uses its own physical page of the same id.
 
 from __future__ import annotations
 
-from array import array
+import struct
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
@@ -37,21 +37,22 @@ class Batch:
 
 
 class _Table:
-    """A table of int32 on the host, in the same memory as long as its size stays: making a tensor is what costs."""
+    """A table of int32 on the host, in the same memory as long as its shape stays: making a tensor is what costs."""
 
     def __init__(self) -> None:
-        self._size = (0, 0)
-        self._memory = array("i")
-        self._tensor = torch.empty(0, 0, dtype=torch.int32)
+        self._shape: tuple[int, ...] = (0,)
+        self._numbers = struct.Struct("0i")
+        self._memory = bytearray()
+        self._tensor = torch.empty(0, dtype=torch.int32)
 
-    def filled(self, height: int, width: int, numbers: list[int]) -> torch.Tensor:
-        """``[height, width]`` holding ``numbers`` row by row."""
-        if (height, width) != self._size:
-            self._size, self._memory = (height, width), array("i", numbers)
+    def filled(self, numbers: list[int], *shape: int) -> torch.Tensor:
+        """``shape`` holding ``numbers`` row by row."""
+        if shape != self._shape:
+            self._shape, self._numbers = shape, struct.Struct(f"{len(numbers)}i")
+            self._memory = bytearray(self._numbers.size)
             flat = torch.frombuffer(self._memory, dtype=torch.int32) if numbers else self._tensor.new_empty(0)
-            self._tensor = flat.view(height, width)
-        else:
-            self._memory[:] = array("i", numbers)
+            self._tensor = flat.view(shape)
+        self._numbers.pack_into(self._memory, 0, *numbers)
         return self._tensor
 
 
@@ -136,6 +137,7 @@ class SequenceState:
     ) -> None:
         self.pages = pages
         self._device = device
+        self._on_host = torch.device(device).type == "cpu"
         self._tables = (_Table(), _Table(), _Table())
         self._angles = {rotary: Angles(rotary, device) for rotary in set(rotaries)}
         self.layers: dict[int, PagedState | RecurrentState] = {
@@ -190,10 +192,12 @@ class SequenceState:
             positions += range(row.position, row.position + row.tokens)
             first += row.tokens
         for_rows, for_pages, for_positions = self._tables
-        on_device = for_positions.filled(1, first, positions)[0].to(self._device)
+        on_device = for_positions.filled(positions, first)
+        if not self._on_host:
+            on_device = on_device.to(self._device)
         return Batch(
-            rows=for_rows.filled(len(rows), 4, table),
-            pages=for_pages.filled(len(rows), width, pages),
+            rows=for_rows.filled(table, len(rows), 4),
+            pages=for_pages.filled(pages, len(rows), width),
             positions=on_device,
             tables={
                 rotary: angles.at(positions[0]) if first == 1 else angles.of(on_device)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 
 from truecluster.nn import Attend, Attention, Batch, DecoderBlock, GatedMLP, Linear, Linears, Norm, PagedState
 
-from .leaves import Handles, check, dense, step_of
-from .native import Block, Scratch, library
+from .leaves import Handles, check, dense
+from .native import Block, library
+from .workspace import Workspace, cache_of
 
 MOST_HEAD_DIM = 256
 
@@ -34,20 +36,21 @@ def fits_attend(attend: Attend) -> bool:
     return attend.head_dim <= MOST_HEAD_DIM and attend.heads % attend.kv_heads == 0
 
 
-def bind_block(block: DecoderBlock, handles: Handles, scratch: Scratch) -> Callable[..., torch.Tensor]:
+def bind_block(block: DecoderBlock, handles: Handles, workspace: Workspace) -> Callable[..., torch.Tensor]:
     """``(hidden [n, hidden], batch, state) → hidden``, which is a new tensor."""
     struct, lib = _struct(block, handles), library()
     address, rotary = ctypes.addressof(struct), block.attention.rotary
+    needed = lru_cache(partial(lib.tc_block_scratch, address))
+    cache = lru_cache(maxsize=1)(cache_of)  # of its layer: the same state step after step
 
     def run(hidden: torch.Tensor, batch: Batch, state: PagedState, keep: Any = (struct, handles)) -> torch.Tensor:
         hidden = dense(hidden)
         n = hidden.shape[0]
         out = torch.empty_like(hidden)
-        tables = [table.data_ptr() for table in batch.tables[rotary]] if rotary else []
-        step = step_of(batch, state, *tables)
-        room = scratch.at_least(lib.tc_block_scratch(address, n))
-        tensors = (hidden.data_ptr(), out.data_ptr(), n, room, torch.get_num_threads())
-        check(lib.tc_block_forward(address, ctypes.addressof(step), *tensors))
+        structs = address, workspace.step(batch, rotary), ctypes.addressof(cache(state))
+        room = workspace.at_least(needed(n))
+        tensors = hidden.data_ptr(), out.data_ptr(), n, room, torch.get_num_threads()
+        check(lib.tc_block_forward(*structs, *tensors))
         return out
 
     return run

@@ -16,7 +16,8 @@ from .blocks import bind_block, fits, fits_attend
 from .handles import prepare, resident_bytes
 from .layouts import layout_of
 from .leaves import bind_attend, bind_embedding, bind_linear, bind_norm
-from .native import Scratch, library
+from .native import library
+from .workspace import Workspace
 
 BINDERS: dict[type, Callable[..., Callable[..., Any]]] = {
     DecoderBlock: bind_block,
@@ -36,7 +37,7 @@ class CpuKernel(Kernel):
     invariant = True
 
     def __init__(self) -> None:
-        self._scratch = Scratch()
+        self._workspace = Workspace()
 
     def unavailable(self) -> str | None:
         try:
@@ -63,7 +64,7 @@ class CpuKernel(Kernel):
         return prepare(slot, packed, target.formats[slot.key])
 
     def bind(self, description: Description, handles: Mapping[str, Any], target: Target) -> Callable[..., Any]:
-        return BINDERS[type(description)](description, handles, self._scratch)
+        return BINDERS[type(description)](description, handles, self._workspace)
 
     def resident_bytes(self, format: WeightFormat, shape: tuple[int, ...]) -> int:
         return resident_bytes(format, shape)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -14,29 +15,31 @@ import torch
 from truecluster.api import StateError
 from truecluster.nn import Attend, Batch, Embedding, Linear, Norm, PagedState
 
-from .native import Scratch, Step, library
+from .native import library
+from .workspace import Workspace, cache_of
 
 Handles = Mapping[str, Any]
 
 
-def bind_linear(linear: Linear, handles: Handles, scratch: Scratch) -> Callable[..., torch.Tensor]:
+def bind_linear(linear: Linear, handles: Handles, workspace: Workspace) -> Callable[..., torch.Tensor]:
     matrix = handles[linear.weight.key]
     bias = handles[linear.bias.key] if linear.bias else None
     struct, lib, out = matrix.struct(bias), library(), linear.weight.shape[0]
     address = ctypes.addressof(struct)
+    needed = lru_cache(partial(lib.tc_linear_scratch, address))
 
     def run(x: torch.Tensor, keep: Any = (matrix, bias, struct)) -> torch.Tensor:
         x = dense(x)
         n = x.shape[0]
         y = x.new_empty(n, out)
-        room = scratch.at_least(lib.tc_linear_scratch(address, n))
+        room = workspace.at_least(needed(n))
         lib.tc_linear(address, x.data_ptr(), y.data_ptr(), n, room, torch.get_num_threads())
         return y
 
     return run
 
 
-def bind_norm(norm: Norm, handles: Handles, scratch: Scratch) -> Callable[..., torch.Tensor]:
+def bind_norm(norm: Norm, handles: Handles, workspace: Workspace) -> Callable[..., torch.Tensor]:
     weight, lib = handles[norm.weight.key].values, library()
 
     def run(hidden: torch.Tensor) -> torch.Tensor:
@@ -50,7 +53,7 @@ def bind_norm(norm: Norm, handles: Handles, scratch: Scratch) -> Callable[..., t
     return run
 
 
-def bind_embedding(embedding: Embedding, handles: Handles, scratch: Scratch) -> Callable[..., torch.Tensor]:
+def bind_embedding(embedding: Embedding, handles: Handles, workspace: Workspace) -> Callable[..., torch.Tensor]:
     matrix = handles[embedding.weight.key]
 
     def run(ids: torch.Tensor) -> torch.Tensor:
@@ -60,15 +63,16 @@ def bind_embedding(embedding: Embedding, handles: Handles, scratch: Scratch) -> 
     return run
 
 
-def bind_attend(attend: Attend, handles: Handles, scratch: Scratch) -> Callable[..., torch.Tensor]:
+def bind_attend(attend: Attend, handles: Handles, workspace: Workspace) -> Callable[..., torch.Tensor]:
     lib, sizes = library(), (attend.heads, attend.kv_heads, attend.head_dim, attend.scale)
+    cache = lru_cache(maxsize=1)(cache_of)  # of its layer: the same state step after step
 
     def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, batch: Batch, state: PagedState) -> torch.Tensor:
         q, k, v = dense(q), dense(k), dense(v)
         y = torch.empty_like(q)
-        step = step_of(batch, state)
+        structs = workspace.step(batch), ctypes.addressof(cache(state))
         tensors = (x.data_ptr() for x in (q, k, v, y))
-        check(lib.tc_attend(ctypes.addressof(step), *tensors, q.shape[0], *sizes, torch.get_num_threads()))
+        check(lib.tc_attend(*structs, *tensors, q.shape[0], *sizes, torch.get_num_threads()))
         return y
 
     return run
@@ -78,18 +82,6 @@ def dense(x: torch.Tensor) -> torch.Tensor:
     """Contiguous, as the library reads it."""
     assert x.dtype is torch.float32, f"the CPU kernels compute in fp32, not {x.dtype}"
     return x.contiguous()
-
-
-def step_of(batch: Batch, state: PagedState, cos: int = 0, sin: int = 0) -> Step:
-    """The struct of a step; valid while ``batch`` and ``state`` live."""
-    keys, values = state.arrays["k"], state.arrays["v"]
-    assert keys.dtype is torch.float32
-    assert all(x.is_contiguous() for x in (keys, values, batch.rows, batch.pages))
-    count, width = batch.pages.shape
-    return Step(
-        *(batch.rows.data_ptr(), batch.pages.data_ptr(), cos, sin, keys.data_ptr(), values.data_ptr()),
-        *(count, width, keys.shape[0], state.sliding or 0),
-    )
 
 
 def check(result: int) -> None:

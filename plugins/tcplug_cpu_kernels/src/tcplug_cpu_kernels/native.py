@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-
-import torch  # before the library, which then shares the thread pool that torch brings
 
 from truecluster.api import PluginError
 
@@ -45,8 +42,17 @@ class Step(ctypes.Structure):
     """``tc_step``."""
 
     _fields_ = (
-        *((name, Pointer) for name in ("rows", "pages", "cos", "sin", "keys", "values")),
-        *((name, Int) for name in ("row_count", "width", "page_count", "sliding")),
+        *((name, Pointer) for name in ("rows", "pages", "cos", "sin")),
+        *((name, Int) for name in ("row_count", "width")),
+    )
+
+
+class Cache(ctypes.Structure):
+    """``tc_cache``."""
+
+    _fields_ = (
+        *((name, Pointer) for name in ("keys", "values")),
+        *((name, Int) for name in ("page_count", "sliding")),
     )
 
 
@@ -58,8 +64,8 @@ _CALLS = {
     "tc_block_scratch": (Long, (Pointer, Long)),
     "tc_linear": (None, (Pointer, Pointer, Pointer, Long, Pointer, ctypes.c_int)),
     "tc_norm": (None, (Pointer, Float, Pointer, Pointer, Long, Long, ctypes.c_int)),
-    "tc_attend": (ctypes.c_int, (Pointer, *(Pointer,) * 4, Long, Int, Int, Int, Float, ctypes.c_int)),
-    "tc_block_forward": (ctypes.c_int, (Pointer, Pointer, Pointer, Pointer, Long, Pointer, ctypes.c_int)),
+    "tc_attend": (ctypes.c_int, (*(Pointer,) * 6, Long, Int, Int, Int, Float, ctypes.c_int)),
+    "tc_block_forward": (ctypes.c_int, (*(Pointer,) * 5, Long, Pointer, ctypes.c_int)),
 }
 BEST = 1 << 20
 """For ``tc_use``: the best instruction set that the machine has."""
@@ -86,16 +92,3 @@ def library() -> ctypes.CDLL:
         call.restype, call.argtypes = result, arguments
     loaded.tc_use(BEST)
     return loaded
-
-
-class Scratch(threading.local):
-    """Memory that the calls of a thread reuse; it grows to the largest need and stays."""
-
-    def __init__(self) -> None:
-        self._room = torch.empty(0, dtype=torch.uint8)
-
-    def at_least(self, size: int) -> int:
-        """The address of ``size`` bytes of the calling thread's, whose content its next call may change."""
-        if self._room.numel() < size:
-            self._room = torch.empty(size, dtype=torch.uint8)
-        return self._room.data_ptr()

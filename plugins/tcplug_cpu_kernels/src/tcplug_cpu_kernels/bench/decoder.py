@@ -24,7 +24,7 @@ from truecluster.nn import (
 
 from ..blocks import bind_block
 from ..leaves import bind_linear, bind_norm
-from ..native import Scratch
+from ..workspace import Workspace
 from .weights import handles, linears_of
 
 ROTARY = Rotary(64, 1e6)
@@ -73,7 +73,7 @@ class Decoder:
     """All blocks and the head, over one sequence."""
 
     def __init__(self, shape: Shape, format: str, head_format: str) -> None:
-        block, scratch = block_of(shape), Scratch()
+        block, workspace = block_of(shape), Workspace()
         norm, head = (
             Norm(Slot("norm", Role.NORM, (shape.hidden,)), 1e-6),
             Linear(Slot("head", Role.HEAD, (shape.vocab, shape.hidden))),
@@ -81,11 +81,11 @@ class Decoder:
         weights = [handles(block, format) for _ in range(shape.layers)]
         head_weights = handles(head, head_format)
         self._shape = shape
-        self._blocks = [bind_block(block, mine, scratch) for mine in weights]
-        self._norm = bind_norm(norm, handles(norm, "fp32"), scratch)
-        self._head = bind_linear(head, head_weights, scratch)
+        self._blocks = [bind_block(block, mine, workspace) for mine in weights]
+        self._norm = bind_norm(norm, handles(norm, "fp32"), workspace)
+        self._head = bind_linear(head, head_weights, workspace)
         bare = [attrs.evolve(linear, bias=None) for linear in linears_of(block)]
-        every = [(bind_linear(one, mine, scratch), one.weight.shape[1]) for mine in weights for one in bare]
+        every = [(bind_linear(one, mine, workspace), one.weight.shape[1]) for mine in weights for one in bare]
         self._linears = [(run, torch.randn(1, width)) for run, width in [*every, (self._head, shape.hidden)]]
         paged = Paged(dict.fromkeys(("k", "v"), (shape.kv_heads, shape.head_dim)))
         self._state = SequenceState(dict.fromkeys(range(shape.layers), paged), [ROTARY], pages=64, sequences=1)

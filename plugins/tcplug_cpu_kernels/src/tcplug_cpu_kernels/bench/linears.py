@@ -14,7 +14,7 @@ from truecluster.api import Role, Slot
 from truecluster.nn import Linear
 
 from ..leaves import bind_linear
-from ..native import Scratch
+from ..workspace import Workspace
 from .weights import matrix
 
 ROWS = (1, 4, 16, 128)
@@ -54,8 +54,8 @@ def _torch(out: int, width: int) -> list[Callable[[torch.Tensor], Any]]:
 
 
 def _ours(id: str, out: int, width: int) -> list[Callable[[torch.Tensor], Any]]:
-    slot, scratch = Slot("w", Role.LINEAR, (out, width)), Scratch()
+    slot, workspace = Slot("w", Role.LINEAR, (out, width)), Workspace()
     first = matrix(id, out, width)
     more = max(2, UNCACHED // first.data.numel()) - 1
     all_handles = [first, *(matrix(id, out, width) for _ in range(more))]
-    return [bind_linear(Linear(slot), {"w": handle}, scratch) for handle in all_handles]
+    return [bind_linear(Linear(slot), {"w": handle}, workspace) for handle in all_handles]

@@ -71,15 +71,15 @@ static void gate_rows(const tc_team *t, const room *r, const tc_act *a, int64_t 
   }
 }
 
-static void attention(const tc_team *t, const room *r, const tc_step *s, const float *hidden, float *out,
-                      int64_t first, int64_t rows) {
+static void attention(const tc_team *t, const room *r, const tc_step *s, const tc_cache *c, const float *hidden,
+                      float *out, int64_t first, int64_t rows) {
   const tc_block *b = r->b;
   const tc_matrix *qkv[] = {&b->q, &b->k, &b->v}, *o = &b->o;
   const tc_sink heads[] = {{r->q, r->queries, 0, 0}, {r->k, r->keys, 0, 0}, {r->v, r->keys, 0, 0}};
   const tc_sink residual = {out, r->hidden, hidden, r->hidden};
   const tc_act normed = act_over(r, r->x, r->hidden, rows), mixed = act_over(r, r->mixed, r->queries, rows);
   const tc_tokens tokens = {
-      s, first, rows, r->q, r->k, r->v, r->queries, r->keys,
+      s, c, first, rows, r->q, r->k, r->v, r->queries, r->keys,
       b->heads, b->kv_heads, b->head_dim, b->rotary_dim, b->scale,
   };
   int64_t begin, end;
@@ -112,16 +112,16 @@ static void mlp(const tc_team *t, const room *r, float *out, int64_t rows) {
   tc_linears(t, &down, &residual, 1, &gated, rows);
 }
 
-int tc_block_forward(const tc_block *b, const tc_step *s, const float *hidden, float *out, int64_t n, void *scratch,
-                     int threads) {
-  if (tc_step_check(s, n)) return -1;
+int tc_block_forward(const tc_block *b, const tc_step *s, const tc_cache *c, const float *hidden, float *out, int64_t n,
+                     void *scratch, int threads) {
+  if (tc_step_check(s, c, n)) return -1;
   const room r = room_in(b, rows_of(n), scratch);
   const int64_t products = r.hidden * (2 * r.queries + 2 * r.keys + 3 * r.inner);
   for (int64_t first = 0; first < n; first += TC_ROWS) {
     const int64_t rows = n - first < TC_ROWS ? n - first : TC_ROWS, at = first * r.hidden;
     TC_PARALLEL(tc_threads_for(rows * products, threads)) {
       tc_team t = TC_TEAM;
-      attention(&t, &r, s, hidden + at, out + at, first, rows);
+      attention(&t, &r, s, c, hidden + at, out + at, first, rows);
       TC_BARRIER;
       mlp(&t, &r, out + at, rows);
     }

@@ -4,21 +4,21 @@
 
 #include "team.h"
 
-static int row_is_wrong(const tc_step *s, const int32_t *row, const int32_t *pages, int64_t n) {
+static int row_is_wrong(const tc_step *s, const tc_cache *c, const int32_t *row, const int32_t *pages, int64_t n) {
   int64_t first = row[0], count = row[1], position = row[2];
   if (first < 0 || count < 0 || position < 0 || first + count > n) return 1;
   int64_t used = (position + count + TC_PAGE - 1) / TC_PAGE;
   if (used > s->width) return 1;
   for (int64_t p = 0; p < used; p++)
-    if (pages[p] < 0 || pages[p] >= s->page_count) return 1;
+    if (pages[p] < 0 || pages[p] >= c->page_count) return 1;
   return 0;
 }
 
-int tc_step_check(const tc_step *s, int64_t n) {
+int tc_step_check(const tc_step *s, const tc_cache *c, int64_t n) {
   int64_t tokens = 0;
   for (int32_t r = 0; r < s->row_count; r++) {
     const int32_t *row = s->rows + 4 * r;
-    if (row[0] != tokens || row_is_wrong(s, row, s->pages + (int64_t)r * s->width, n)) return -1;
+    if (row[0] != tokens || row_is_wrong(s, c, row, s->pages + (int64_t)r * s->width, n)) return -1;
     tokens += row[1];
   }
   return tokens == n ? 0 : -1;
@@ -65,18 +65,19 @@ void tc_append(const tc_team *t, const tc_tokens *a) {
     int64_t page = s->pages[(int64_t)row * s->width + position / TC_PAGE];
     int64_t at = (page * TC_PAGE + position % TC_PAGE) * width;
     for (int32_t h = 0; h < a->kv_heads; h++) rotate(a, a->k + r * a->kv_stride + (int64_t)h * a->head_dim, r);
-    memcpy(s->keys + at, a->k + r * a->kv_stride, sizeof(float) * (size_t)width);
-    memcpy(s->values + at, a->v + r * a->kv_stride, sizeof(float) * (size_t)width);
+    memcpy(a->cache->keys + at, a->k + r * a->kv_stride, sizeof(float) * (size_t)width);
+    memcpy(a->cache->values + at, a->v + r * a->kv_stride, sizeof(float) * (size_t)width);
   }
 }
 
 static void mix_head(const tc_team *t, const tc_tokens *a, int64_t row, int32_t head, float *y) {
   const tc_step *s = a->step;
+  const tc_cache *c = a->cache;
   const int32_t sequence = row_of(s, a->first + row);
   const int64_t last = position_of(s, sequence, a->first + row);
-  const int64_t first = s->sliding && last >= s->sliding ? last - s->sliding + 1 : 0;
+  const int64_t first = c->sliding && last >= c->sliding ? last - c->sliding + 1 : 0;
   const tc_window window = {
-      s->keys, s->values, s->pages + (int64_t)sequence * s->width, first, last,
+      c->keys, c->values, s->pages + (int64_t)sequence * s->width, first, last,
       a->kv_heads, head / (a->heads / a->kv_heads), a->head_dim, a->scale,
   };
   float *q = a->q + row * a->q_stride + (int64_t)head * a->head_dim;
@@ -93,11 +94,11 @@ void tc_mix(const tc_team *t, const tc_tokens *a, float *y) {
       mix_head(t, a, u / a->heads, (int32_t)(u % a->heads), y);
 }
 
-int tc_attend(const tc_step *s, const float *q, const float *k, const float *v, float *y, int64_t n, int32_t heads,
-              int32_t kv_heads, int32_t head_dim, float scale, int threads) {
-  if (tc_step_check(s, n)) return -1;
+int tc_attend(const tc_step *s, const tc_cache *c, const float *q, const float *k, const float *v, float *y, int64_t n,
+              int32_t heads, int32_t kv_heads, int32_t head_dim, float scale, int threads) {
+  if (tc_step_check(s, c, n)) return -1;
   const tc_tokens all = {
-      s, 0, n, (float *)q, (float *)k, (float *)v, (int64_t)heads * head_dim, (int64_t)kv_heads * head_dim,
+      s, c, 0, n, (float *)q, (float *)k, (float *)v, (int64_t)heads * head_dim, (int64_t)kv_heads * head_dim,
       heads, kv_heads, head_dim, 0, scale,
   };
   TC_PARALLEL(tc_threads_for(n * heads * head_dim * TC_PAGE, threads)) {

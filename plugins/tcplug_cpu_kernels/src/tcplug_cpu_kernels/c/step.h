@@ -7,6 +7,7 @@
 /* Tokens [first, first + rows) of a step, and their queries, keys and values in strided rows. */
 typedef struct {
   const tc_step *step;
+  const tc_cache *cache;
   int64_t first, rows;
   float *q, *k, *v;
   int64_t q_stride, kv_stride;
@@ -15,7 +16,7 @@ typedef struct {
 } tc_tokens;
 
 /* 0, or -1 where the step points outside its n tokens or the cache. */
-int tc_step_check(const tc_step *s, int64_t n);
+int tc_step_check(const tc_step *s, const tc_cache *c, int64_t n);
 /* Rotate k in place, and copy k and v to their places in the cache. */
 void tc_append(const tc_team *t, const tc_tokens *a);
 /* Rotate q in place, and attend: y[rows, heads, head_dim]. Every token of these and of earlier rows is in the cache. */

@@ -38,15 +38,20 @@ typedef struct {
   int32_t padding_;
 } tc_block;
 
-/* A step's sequences and one layer's cache, as truecluster.nn's Batch and PagedState have them. */
+/* A step's sequences, as truecluster.nn's Batch has them. */
 typedef struct {
   const int32_t *rows;  /* [row_count, 4]: first token, tokens, position, slot */
   const int32_t *pages; /* [row_count, width] */
   const float *cos, *sin; /* [n, rotary_dim / 2] */
-  float *keys, *values;   /* [page_count, 32, kv_heads, head_dim] */
-  int32_t row_count, width, page_count;
-  int32_t sliding; /* latest tokens seen, 0 for all */
+  int32_t row_count, width;
 } tc_step;
+
+/* One layer's cache, as truecluster.nn's PagedState has it. */
+typedef struct {
+  float *keys, *values; /* [page_count, 32, kv_heads, head_dim] */
+  int32_t page_count;
+  int32_t sliding; /* latest tokens seen, 0 for all */
+} tc_cache;
 
 /* The instruction set in use: 0 plain C, 1 AVX2, 2 AVX-512 with VNNI. */
 TC_API int tc_level(void);
@@ -64,10 +69,10 @@ TC_API void tc_linear(const tc_matrix *m, const float *x, float *y, int64_t n, v
 TC_API void tc_norm(const float *weight, float eps, const float *x, float *y, int64_t n, int64_t width, int threads);
 /* Append k and v [n, kv_heads, head_dim] to the cache, then attend: q, y [n, heads, head_dim]. 0, or -1 where the step
    points outside the batch or the cache; then nothing was written. */
-TC_API int tc_attend(const tc_step *s, const float *q, const float *k, const float *v, float *y, int64_t n,
-                     int32_t heads, int32_t kv_heads, int32_t head_dim, float scale, int threads);
+TC_API int tc_attend(const tc_step *s, const tc_cache *c, const float *q, const float *k, const float *v, float *y,
+                     int64_t n, int32_t heads, int32_t kv_heads, int32_t head_dim, float scale, int threads);
 /* A whole decoder block, out[n, hidden] from hidden[n, hidden], which may not overlap. Returns as tc_attend. */
-TC_API int tc_block_forward(const tc_block *b, const tc_step *s, const float *hidden, float *out, int64_t n,
-                            void *scratch, int threads);
+TC_API int tc_block_forward(const tc_block *b, const tc_step *s, const tc_cache *c, const float *hidden, float *out,
+                            int64_t n, void *scratch, int threads);
 
 #endif
