@@ -11,9 +11,9 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from truecluster.api import Edge, EdgeBroken, EdgeClosed, EdgeEnded, EdgeTerms, Place, TransportError
 
@@ -45,7 +45,7 @@ class TcpEdge(Edge):
         self._device = device
         self._room = memoryview(bytearray(_AHEAD_BYTES))
         self._ahead = self._room[:0]
-        self._use = _Use(self)
+        self._lock = threading.Lock()
         self._late = f"edge {terms.edge}: a message that had begun"
         self._consumer = select.poll()  # which never sends anything: all there can be is its end
         self._consumer.register(sock, select.POLLIN)
@@ -53,27 +53,45 @@ class TcpEdge(Edge):
         self._end: TransportError | None = None
 
     def send(self, header: bytes, tensors: Sequence[torch.Tensor]) -> None:
-        with self._use:
-            held = [on_host(tensor, self._device) for tensor in tensors]
-            views = [view(tensor) for tensor in held]
-            prefix = _PREFIX.pack(len(header), sum([each.nbytes for each in views]))
-            self._send_all([memoryview(prefix + header), *views])
-            if self._peer_left():  # asked when the message is on its way, which it may not find anybody at the end of
-                raise EdgeEnded(f"edge {self._terms.edge}: the consumer closed it")
+        self._alone(self._send, header, tensors)
 
     def recv(self, place: Place) -> bytes:
-        with self._use:
+        header: bytes = self._alone(self._recv, place)
+        return header
+
+    def _alone(self, call: Callable[..., Any], *arguments: object) -> Any:
+        """One call at a time; whatever interrupts one is the end of the edge."""
+        with self._lock:
+            if self._closed or self._end is not None:
+                raise self._why_ended()
+            try:
+                return call(*arguments)
+            except (OSError, TransportError) as error:
+                raise self._end_for(error) from error
+            except BaseException as error:
+                self._end_for(error)
+                raise
+
+    def _send(self, header: bytes, tensors: Sequence[torch.Tensor]) -> None:
+        held = [on_host(tensor, self._device) for tensor in tensors]
+        views = [view(tensor) for tensor in held]
+        prefix = _PREFIX.pack(len(header), sum([each.nbytes for each in views]))
+        self._send_all([memoryview(prefix + header), *views])
+        if self._peer_left():  # asked when the message is on its way, which it may not find anybody at the end of
+            raise EdgeEnded(f"edge {self._terms.edge}: the consumer closed it")
+
+    def _recv(self, place: Place) -> bytes:
+        if not self._ahead:
+            self._ahead = self._room[: self._sock.recv_into(self._room)]
             if not self._ahead:
-                self._ahead = self._room[: self._sock.recv_into(self._room)]
-                if not self._ahead:
-                    raise EdgeEnded(f"edge {self._terms.edge}: the producer closed it")
-            deadline = self._deadline()
-            size, payload = _PREFIX.unpack(self._read(_PREFIX.size, deadline))
-            if size > self._terms.max_header:
-                raise self._rule(f"a header of {size} bytes, at most {self._terms.max_header} are allowed")
-            header = self._read(size, deadline)
-            self._receive_payload(place(header), payload, deadline)
-            return header
+                raise EdgeEnded(f"edge {self._terms.edge}: the producer closed it")
+        deadline = self._deadline()
+        size, payload = _PREFIX.unpack(self._read(_PREFIX.size, deadline))
+        if size > self._terms.max_header:
+            raise self._rule(f"a header of {size} bytes, at most {self._terms.max_header} are allowed")
+        header = self._read(size, deadline)
+        self._receive_payload(place(header), payload, deadline)
+        return header
 
     def abort(self) -> None:
         self._closed = True
@@ -82,13 +100,13 @@ class TcpEdge(Edge):
 
     def close(self) -> None:
         self.abort()  # what was sent still arrives: the end is queued behind it
-        with self._use.lock:
+        with self._lock:
             self._sock.close()
 
     def _receive_payload(self, places: Sequence[torch.Tensor], payload: int, deadline: Deadline) -> None:
         landed = [landing(tensor) for tensor in places]
         views = [view(tensor) for tensor in landed]
-        room = sum(each.nbytes for each in views)
+        room = sum([each.nbytes for each in views])
         if payload != room:
             raise self._rule(f"a payload of {payload} bytes where {room} are due")
         for each in views:
@@ -147,14 +165,10 @@ class TcpEdge(Edge):
     def _rule(self, what: str) -> EdgeBroken:
         return EdgeBroken(f"edge {self._terms.edge}: {what}")
 
-    def check(self) -> None:
-        """Raises what ended the edge."""
-        if self._closed:
-            raise self._closed_here()
-        if self._end is not None:
-            raise self._end
+    def _why_ended(self) -> TransportError:
+        return self._closed_here() if self._closed or self._end is None else self._end
 
-    def end(self, error: BaseException) -> TransportError:
+    def _end_for(self, error: BaseException) -> TransportError:
         """End the edge for ``error``, and wake the peer; returns what this and later calls raise."""
         self._end = self._explain(error)
         with suppress(OSError):
@@ -170,31 +184,6 @@ class TcpEdge(Edge):
 
     def _closed_here(self) -> EdgeClosed:
         return EdgeClosed(f"edge {self._terms.edge}: this side closed it")
-
-
-class _Use:
-    """One call at a time; whatever interrupts one is the end of the edge. (A generator would cost a hop 10 µs.)"""
-
-    def __init__(self, edge: TcpEdge) -> None:
-        self.lock = threading.Lock()
-        self._edge = edge
-
-    def __enter__(self) -> None:
-        self.lock.acquire()
-        try:
-            self._edge.check()
-        except TransportError:
-            self.lock.release()
-            raise
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
-            if error is not None:
-                end = self._edge.end(error)
-                if isinstance(error, OSError | TransportError):
-                    raise end from error
-        finally:
-            self.lock.release()
 
 
 def _after(parts: list[memoryview], sent: int) -> list[memoryview]:

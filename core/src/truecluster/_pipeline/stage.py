@@ -11,7 +11,7 @@ import torch
 
 from truecluster._wire.steps import Kind, StepHeader, relabel
 from truecluster.api import DeviceContext, DType, Span, StateError
-from truecluster.nn import Row, SequenceState, torch_dtype
+from truecluster.nn import SequenceState, torch_dtype
 
 from .answers import Answer, pack
 from .sampling import SampleTable, SequenceSampler
@@ -97,8 +97,7 @@ class Stage:
             check_ids(payload, self.shape.vocab)
             x = self._embed(x)
         if self._blocks:
-            rows = [Row(r.sequence, r.position, r.n_tokens) for r in header.rows]
-            batch = self.state.begin(rows)
+            batch = self.state.begin(header.rows)
             for block, state in self._blocks:
                 x = block(x, batch, state)
         if self.shape.gives_picked and not self.shape.takes_picked:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import attrs
 import torch
@@ -56,8 +57,7 @@ class _Table:
         return self._tensor
 
 
-@attrs.frozen
-class Row:
+class Row(NamedTuple):
     """One sequence's share of a step: ``tokens`` of them, the first at ``position``."""
 
     sequence: int
@@ -178,19 +178,26 @@ class SequenceState:
         """Tokens that a sequence holds."""
         return self._find(sequence).length
 
-    def begin(self, rows: Sequence[Row]) -> Batch:
-        """Check a step, truncate where a row starts below its sequence's length, and lay out the batch."""
-        entries = [self._place(row) for row in rows]
-        width = max((len(entry.pages) for entry in entries), default=0)
-        first = 0
+    def begin(self, rows: Sequence[tuple[int, ...]]) -> Batch:
+        """Check a step, truncate where a row starts below its sequence's length, and lay out the batch.
+
+        What a row has beyond a `Row` is not looked at.
+        """
+        width = first = 0
         table: list[int] = []
-        pages: list[int] = []
+        entries: list[_Sequence] = []
         positions: list[int] = []
-        for row, entry in zip(rows, entries, strict=True):
-            table += (first, row.tokens, row.position, entry.slot)
-            pages += entry.pages + [-1] * (width - len(entry.pages))
-            positions += range(row.position, row.position + row.tokens)
-            first += row.tokens
+        for sequence, position, tokens, *_ in rows:
+            entry = self._place(sequence, position, tokens)
+            entries.append(entry)
+            table += (first, tokens, position, entry.slot)
+            positions += range(position, position + tokens)
+            width = max(width, len(entry.pages))
+            first += tokens
+        pages: list[int] = []
+        for entry in entries:
+            pages += entry.pages
+            pages += [-1] * (width - len(entry.pages))
         for_rows, for_pages, for_positions = self._tables
         on_device = for_positions.filled(positions, first)
         if not self._on_host:
@@ -205,34 +212,31 @@ class SequenceState:
             },
         )
 
-    def _place(self, row: Row) -> _Sequence:
-        entry = self._find(row.sequence)
-        if row.position > entry.length:
+    def _place(self, sequence: int, position: int, tokens: int) -> _Sequence:
+        entry, end = self._find(sequence), position + tokens
+        if position > entry.length:
             raise StateError(
-                f"sequence {row.sequence}: a row at position {row.position} leaves a gap behind the {entry.length} "
-                "tokens that are held"
+                f"sequence {sequence}: a row at position {position} leaves a gap behind the {entry.length} tokens "
+                "that are held"
             )
-        if row.position + row.tokens > len(entry.pages) * PAGE:
-            raise StateError(
-                f"sequence {row.sequence}: tokens up to {row.position + row.tokens} don't fit its "
-                f"{len(entry.pages)} pages"
-            )
-        if row.position < entry.length:
-            self._truncate(row, entry)
+        if end > len(entry.pages) * PAGE:
+            raise StateError(f"sequence {sequence}: tokens up to {end} don't fit its {len(entry.pages)} pages")
+        if position < entry.length:
+            self._truncate(sequence, position, entry)
         for state in self._recurrent.values():
-            state.save(entry.slot, row.position)
-        entry.length = row.position + row.tokens
+            state.save(entry.slot, position)
+        entry.length = end
         return entry
 
-    def _truncate(self, row: Row, entry: _Sequence) -> None:
-        stuck = [i for i, state in self._recurrent.items() if not state.can_return(entry.slot, row.position)]
+    def _truncate(self, sequence: int, position: int, entry: _Sequence) -> None:
+        stuck = [i for i, state in self._recurrent.items() if not state.can_return(entry.slot, position)]
         if stuck:
             raise StateError(
-                f"sequence {row.sequence}: recurrent layers {stuck} can't be truncated to {row.position} tokens "
-                "without a snapshot there; run the sequence again from its start"
+                f"sequence {sequence}: recurrent layers {stuck} can't be truncated to {position} tokens without a "
+                "snapshot there; run the sequence again from its start"
             )
         for state in self._recurrent.values():
-            state.restore(entry.slot, row.position)
+            state.restore(entry.slot, position)
 
     def _find(self, sequence: int) -> _Sequence:
         try:
