@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from load.target import Unfit
-from rows import cli, groups, kernels, kit, memory, policies, push, rates, roofline, serve, split, waits
+from rows import cli, groups, kernels, kit, memory, policies, push, rates, roofline, serve, split, steps, waits
 from tools.figures import Figure, Settings, Skip
 from tools.processes import end_children_when_told
 
@@ -27,6 +27,7 @@ ROWS: dict[str, Row] = {
     "cli-hundred": cli.cli_hundred,
     "kit": kit.kit,
     "hops": split.hops,
+    "step": steps.steps,
     "split-fp16": split.split_fp16,
     "split-int4": split.split_int4,
     "push": push.push,

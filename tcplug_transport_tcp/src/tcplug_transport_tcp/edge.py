@@ -75,8 +75,9 @@ class TcpEdge(Edge):
     def _send(self, header: bytes, tensors: Sequence[torch.Tensor]) -> None:
         held = [on_host(tensor, self._device) for tensor in tensors]
         views = [view(tensor) for tensor in held]
-        prefix = _PREFIX.pack(len(header), sum([each.nbytes for each in views]))
-        self._send_all([memoryview(prefix + header), *views])
+        payload = sum([each.nbytes for each in views])
+        head = _PREFIX.pack(len(header), payload) + header
+        self._send_all([memoryview(head), *views], len(head) + payload)
         if self._peer_left():  # asked when the message is on its way, which it may not find anybody at the end of
             raise EdgeEnded(f"edge {self._terms.edge}: the consumer closed it")
 
@@ -114,9 +115,9 @@ class TcpEdge(Edge):
         for there, tensor in zip(landed, places, strict=True):
             deliver(there, tensor, self._device)
 
-    def _send_all(self, parts: list[memoryview]) -> None:
+    def _send_all(self, parts: list[memoryview], size: int) -> None:
         deadline: Deadline | None = None
-        while parts:
+        while True:
             try:
                 sent = self._sock.sendmsg(parts, (), socket.MSG_DONTWAIT)
             except BlockingIOError:
@@ -125,7 +126,9 @@ class TcpEdge(Edge):
                 if self._peer_left():
                     raise self._rule("the consumer closed it inside a message") from None
                 continue
-            parts = _after(parts, sent)
+            if sent == size:
+                return
+            parts, size = _after(parts, sent), size - sent
 
     def _read(self, size: int, deadline: Deadline) -> bytes:
         if size <= len(self._ahead):
