@@ -136,8 +136,8 @@ class Stage:
 
 
 def cast(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """In ``dtype``: the same tensor where it is. (To let torch find that out takes 25 µs in a step, whose caches the
-    weights have emptied.)"""
+    """``x`` in ``dtype``: the same tensor where it is."""
+    # torch would find that out too, in 25 µs where weights have emptied the caches
     return x if x.dtype is dtype else x.to(dtype)
 
 

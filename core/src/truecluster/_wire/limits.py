@@ -14,6 +14,7 @@ MAX_TEXT = 1 << 16
 """Characters of any text."""
 
 MAX_INT32 = (1 << 31) - 1
+"""The largest number in a step's tables."""
 MAX_ROWS = 4096
 """Sequences of one step."""
 MAX_TOKENS = 1 << 17
