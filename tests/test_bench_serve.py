@@ -356,7 +356,7 @@ def test_a_server_of_ours_is_measured(served: Served, tmp_path: Path, capsys: py
 
 def test_streams_run_until_they_are_no_longer_needed(served: Served) -> None:
     target = Target.found(url=f"http://127.0.0.1:{served.api}/v1", timeout=60)
-    with Streams(target, [{"prompt": "ab", "max_tokens": 3000}] * 2) as streams:
+    with Streams(target, [{"prompt": "ab", "max_tokens": 3000, "temperature": 0}] * 2) as streams:
         begin = streams.client.now()
         streams.wait_for(5)
         assert len(streams.gaps(begin, streams.client.now())) >= 10
