@@ -100,7 +100,14 @@ def test_closing_wakes_a_producer_that_dials(transport: TcpTransport) -> None:
         assert time.monotonic() - start < 5
 
 
-def test_close_frees_the_port_and_ends_its_threads() -> None:
+def test_close_frees_the_port_and_ends_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Semaphore.release
+
+    def late(slots: threading.Semaphore) -> None:  # what a thread does last, on a machine that lets it wait
+        time.sleep(0.1)
+        release(slots)
+
+    monkeypatch.setattr(threading.Semaphore, "release", late)
     transport = TcpTransport()
     _, port = _address(transport.offer(TERMS))
     with socket.create_connection(("127.0.0.1", port)):

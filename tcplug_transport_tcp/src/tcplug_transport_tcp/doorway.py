@@ -29,7 +29,8 @@ class Doorway:
         self._wake, self._waker = socket.socketpair()
         self._slots = threading.Semaphore(_MAX_UNPROVEN)
         self._lock = threading.Lock()
-        self._unproven: dict[socket.socket, threading.Thread] = {}
+        self._unproven: list[socket.socket] = []  # the oldest first
+        self._provers: list[threading.Thread] = []  # outlives `_unproven` by the last steps of each thread
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tcp-edge-doorway", daemon=True)
         self._thread.start()
@@ -40,15 +41,12 @@ class Doorway:
         with suppress(OSError):  # it has been woken by a dialler, and is gone
             self._waker.send(b"x")
         with self._lock:
-            threads = set(self._unproven.values())
             for connection in self._unproven:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
         self._thread.join()  # from here on nobody is accepted any more
-        with self._lock:
-            threads |= set(self._unproven.values())
-        for thread in threads:
-            thread.join()
+        for prover in self._provers:
+            prover.join()
         self._waker.close()
 
     def _run(self) -> None:
@@ -70,17 +68,18 @@ class Doorway:
             if not isinstance(error, BlockingIOError):  # no descriptor is free: wait until something is closed
                 self._closing.wait(_RETRY_S)
             return
-        thread = threading.Thread(target=self._prove, args=(connection,), name="tcp-edge-proof", daemon=True)
         with self._lock:
-            self._unproven[connection] = thread
+            self._unproven.append(connection)
             if self._closing.is_set():
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
-        thread.start()
+        prover = threading.Thread(target=self._prove, args=(connection,), name="tcp-edge-proof", daemon=True)
+        self._provers = [other for other in self._provers if other.is_alive()] + [prover]
+        prover.start()
 
     def _hurry_oldest(self) -> None:
         with self._lock:
-            for connection in list(self._unproven)[:1]:
+            for connection in self._unproven[:1]:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
@@ -90,7 +89,7 @@ class Doorway:
             kept = self._admit(connection)
         finally:
             with self._lock:
-                del self._unproven[connection]
+                self._unproven.remove(connection)
             if not kept:
                 connection.close()
             self._slots.release()
