@@ -68,7 +68,6 @@ def test_silent_strangers_leave_room_for_the_right_one(transport: TcpTransport) 
 def test_of_more_silent_strangers_than_there_is_room_the_oldest_go(transport: TcpTransport) -> None:
     ticket = transport.offer(TERMS)
     strangers = [socket.create_connection(_address(ticket)) for _ in range(40)]
-    assert sum(thread.name == "tcp-edge-proof" for thread in threading.enumerate()) <= 16
     _opens(transport, ticket)
     for stranger in strangers:
         stranger.close()
@@ -284,3 +283,28 @@ def test_a_doorway_that_a_dialler_wakes_while_it_closes_leaves_nothing_open() ->
     doorway.close()
     assert not doorway._thread.is_alive()
     assert doorway._waker.fileno() == -1
+
+
+def test_no_more_than_16_are_let_in_at_a_time_and_none_is_left_out() -> None:
+    lock = threading.Lock()
+    inside = most = seen = 0
+
+    def admit(sock: socket.socket) -> bool:
+        nonlocal inside, most, seen
+        with lock:
+            inside, seen = inside + 1, seen + 1
+            most = max(most, inside)
+        sock.recv(1)  # until it is hurried
+        with lock:
+            inside -= 1
+        return False
+
+    doorway = Doorway(bind("127.0.0.1", 0), admit)
+    strangers = [socket.create_connection(doorway.address) for _ in range(40)]
+    deadline = time.monotonic() + 20
+    while seen < 40 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    doorway.close()
+    assert (inside, most, seen) == (0, 16, 40)
+    for stranger in strangers:
+        stranger.close()
