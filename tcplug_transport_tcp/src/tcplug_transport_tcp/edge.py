@@ -44,9 +44,9 @@ class TcpEdge(Edge):
         self._terms = terms
         self._device = device
         self._room = memoryview(bytearray(_AHEAD_BYTES))
-        self._ahead = self._room[:0]
+        self._at = self._got = 0  # what of it is still to be taken
         self._lock = threading.Lock()
-        self._late = f"edge {terms.edge}: a message that had begun"
+        self._deadline: Deadline | None = None  # of the message at hand, from the moment that it has to wait
         self._consumer = select.poll()  # which never sends anything: all there can be is its end
         self._consumer.register(sock, select.POLLIN)
         self._closed = False
@@ -64,6 +64,7 @@ class TcpEdge(Edge):
         with self._lock:
             if self._closed or self._end is not None:
                 raise self._why_ended()
+            self._deadline = None
             try:
                 return call(*arguments)
             except (OSError, TransportError) as error:
@@ -73,25 +74,28 @@ class TcpEdge(Edge):
                 raise
 
     def _send(self, header: bytes, tensors: Sequence[torch.Tensor]) -> None:
-        held = [on_host(tensor, self._device) for tensor in tensors]
-        views = [view(tensor) for tensor in held]
-        payload = sum([each.nbytes for each in views])
-        head = _PREFIX.pack(len(header), payload) + header
-        self._send_all([memoryview(head), *views], len(head) + payload)
+        held: list[torch.Tensor] = []
+        parts: list[bytes | memoryview] = [b""]
+        payload = 0
+        for tensor in tensors:
+            held.append(there := on_host(tensor, self._device))
+            parts.append(view(there))
+            payload += there.nbytes
+        parts[0] = head = _PREFIX.pack(len(header), payload) + header
+        self._send_all(parts, len(head) + payload)
         if self._peer_left():  # asked when the message is on its way, which it may not find anybody at the end of
             raise EdgeEnded(f"edge {self._terms.edge}: the consumer closed it")
 
     def _recv(self, place: Place) -> bytes:
-        if not self._ahead:
-            self._ahead = self._room[: self._sock.recv_into(self._room)]
-            if not self._ahead:
+        if self._at == self._got:
+            self._at, self._got = 0, self._sock.recv_into(self._room)
+            if not self._got:
                 raise EdgeEnded(f"edge {self._terms.edge}: the producer closed it")
-        deadline = self._deadline()
-        size, payload = _PREFIX.unpack(self._read(_PREFIX.size, deadline))
+        size, payload = _PREFIX.unpack(self._read(_PREFIX.size))
         if size > self._terms.max_header:
             raise self._rule(f"a header of {size} bytes, at most {self._terms.max_header} are allowed")
-        header = self._read(size, deadline)
-        self._receive_payload(place(header), payload, deadline)
+        header = self._read(size)
+        self._receive_payload(place(header), payload)
         return header
 
     def abort(self) -> None:
@@ -104,25 +108,24 @@ class TcpEdge(Edge):
         with self._lock:
             self._sock.close()
 
-    def _receive_payload(self, places: Sequence[torch.Tensor], payload: int, deadline: Deadline) -> None:
-        landed = [landing(tensor) for tensor in places]
-        views = [view(tensor) for tensor in landed]
-        room = sum([each.nbytes for each in views])
+    def _receive_payload(self, places: Sequence[torch.Tensor], payload: int) -> None:
+        landed, room = [], 0
+        for tensor in places:
+            there = landing(tensor)
+            landed.append((there, view(there), tensor))
+            room += there.nbytes
         if payload != room:
             raise self._rule(f"a payload of {payload} bytes where {room} are due")
-        for each in views:
-            self._fill(each, deadline)
-        for there, tensor in zip(landed, places, strict=True):
+        for there, memory, tensor in landed:
+            self._fill(memory)
             deliver(there, tensor, self._device)
 
-    def _send_all(self, parts: list[memoryview], size: int) -> None:
-        deadline: Deadline | None = None
+    def _send_all(self, parts: list[bytes | memoryview], size: int) -> None:
         while True:
             try:
                 sent = self._sock.sendmsg(parts, (), socket.MSG_DONTWAIT)
             except BlockingIOError:
-                deadline = deadline or self._deadline()
-                self._wait(select.POLLOUT | select.POLLIN, deadline)
+                self._wait(select.POLLOUT | select.POLLIN)
                 if self._peer_left():
                     raise self._rule("the consumer closed it inside a message") from None
                 continue
@@ -130,40 +133,41 @@ class TcpEdge(Edge):
                 return
             parts, size = _after(parts, sent), size - sent
 
-    def _read(self, size: int, deadline: Deadline) -> bytes:
-        if size <= len(self._ahead):
-            there, self._ahead = bytes(self._ahead[:size]), self._ahead[size:]
-            return there
+    def _read(self, size: int) -> bytes:
+        start, end = self._at, self._at + size
+        if end <= self._got:
+            self._at = end
+            return bytes(self._room[start:end])
         data = bytearray(size)
-        self._fill(memoryview(data), deadline)
+        self._fill(memoryview(data))
         return bytes(data)
 
-    def _fill(self, memory: memoryview, deadline: Deadline) -> None:
-        if self._ahead and memory:
-            size = min(len(memory), len(self._ahead))
-            memory[:size], self._ahead = self._ahead[:size], self._ahead[size:]
-            memory = memory[size:]
+    def _fill(self, memory: memoryview) -> None:
+        start, end = self._at, min(self._at + len(memory), self._got)
+        if start < end:
+            self._at = end
+            memory[: end - start] = self._room[start:end]
+            memory = memory[end - start :]
         while memory:
             try:
                 got = self._sock.recv_into(memory, 0, socket.MSG_DONTWAIT)
             except BlockingIOError:
-                self._wait(select.POLLIN, deadline)
+                self._wait(select.POLLIN)
                 continue
             if not got:
                 raise self._rule("the producer left inside a message")
             memory = memory[got:]
 
-    def _wait(self, events: int, deadline: Deadline) -> None:
+    def _wait(self, events: int) -> None:
+        if self._deadline is None:
+            self._deadline = Deadline(self._terms.timeout, f"edge {self._terms.edge}: a message that had begun")
         poll = select.poll()
         poll.register(self._sock, events)
-        poll.poll(deadline.left() * 1000)
+        poll.poll(self._deadline.left() * 1000)
 
     def _peer_left(self) -> bool:
         """Whether the consumer has closed its end, or left."""
         return bool(self._consumer.poll(0))
-
-    def _deadline(self) -> Deadline:
-        return Deadline(self._terms.timeout, self._late)
 
     def _rule(self, what: str) -> EdgeBroken:
         return EdgeBroken(f"edge {self._terms.edge}: {what}")
@@ -189,10 +193,10 @@ class TcpEdge(Edge):
         return EdgeClosed(f"edge {self._terms.edge}: this side closed it")
 
 
-def _after(parts: list[memoryview], sent: int) -> list[memoryview]:
-    """What is left of ``parts`` when ``sent`` bytes are gone."""
-    for at, part in enumerate(parts):
-        if sent < part.nbytes:
-            return [part[sent:], *parts[at + 1 :]]
-        sent -= part.nbytes
-    return []
+def _after(parts: list[bytes | memoryview], sent: int) -> list[bytes | memoryview]:
+    """What is left of ``parts`` when ``sent`` bytes of them are gone, but not all."""
+    at = 0
+    while sent >= len(parts[at]):
+        sent -= len(parts[at])
+        at += 1
+    return [parts[at][sent:], *parts[at + 1 :]]

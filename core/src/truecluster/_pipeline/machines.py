@@ -79,9 +79,7 @@ class Machine(Generic[S]):
     ``on_move`` learns of every move in order; it must return at once.
     """
 
-    def __init__(
-        self, table: Mapping[S, frozenset[S]], start: S, on_move: Callable[[S], object] = lambda state: None
-    ) -> None:
+    def __init__(self, table: Mapping[S, frozenset[S]], start: S, on_move: Callable[[S], object] | None = None) -> None:
         self._table = table
         self._state = start
         self._on_move = on_move
@@ -99,8 +97,9 @@ class Machine(Generic[S]):
     def try_to(self, state: S) -> bool:
         """Move if the table has it; of several threads that try the same terminal move, one wins."""
         with self._lock:
-            legal = state in self._table[self._state]
-            if legal:
-                self._state = state
+            if state not in self._table[self._state]:
+                return False
+            self._state = state
+            if self._on_move is not None:
                 self._on_move(state)
-            return legal
+            return True

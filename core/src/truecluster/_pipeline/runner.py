@@ -76,7 +76,7 @@ class StageRunner:
         self._due = (0 if shape.takes_ids else shape.hidden, shape.inbound)
         rows = (shape.max_tokens,) if shape.takes_ids else (shape.max_tokens, shape.hidden)
         self._buffer = torch.empty(rows, dtype=payload_dtype(shape))
-        self._payload = self._buffer
+        self._payload, self._count = self._buffer, shape.max_tokens
         self._thread = threading.Thread(target=self._work, name=f"stage {shape.span}", daemon=True)
 
     def start(self) -> None:
@@ -112,7 +112,10 @@ class StageRunner:
         results = self.stage.execute(header, self._payload)
         onward = answer(self.stage.shape, header, data, results)
         self._outbound.send(onward, results)
-        self.progress.finished(header.step, began, len(onward) + sum([tensor.nbytes for tensor in results]))
+        sent = len(onward)
+        for tensor in results:
+            sent += tensor.nbytes
+        self.progress.finished(header.step, began, sent)
         self.machine.try_to(_READY)
 
     def _place(self, data: bytes) -> Sequence[torch.Tensor]:
@@ -125,8 +128,8 @@ class StageRunner:
             raise self._not_due(header)
         self._next += 1
         self._header = header
-        if len(self._payload) != header.count:
-            self._payload = self._buffer[: header.count]
+        if self._count != header.count:
+            self._payload, self._count = self._buffer[: header.count], header.count
         return [self._payload]
 
     def _not_due(self, header: StepHeader) -> EdgeBroken:

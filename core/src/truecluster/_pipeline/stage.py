@@ -16,6 +16,8 @@ from truecluster.nn import SequenceState, torch_dtype
 from .answers import Answer, pack
 from .sampling import SampleTable, SequenceSampler
 
+_HIDDEN_STATE, _TOKEN = Kind.HIDDEN_STATE, Kind.TOKEN  # an enum searches for the member that it is asked for
+
 
 @attrs.frozen(kw_only=True, eq=False)
 class StageShape:
@@ -34,23 +36,27 @@ class StageShape:
     outbound: DType
     max_tokens: int
     sequences: int
+    takes_ids: bool = attrs.field(init=False)
+    takes_picked: bool = attrs.field(init=False)
+    """Whether only the rows that need logits come in (a head on its own)."""
+    gives_picked: bool = attrs.field(init=False)
+    """Whether only the rows that need logits go out."""
+    gives_tokens: bool = attrs.field(init=False)
 
-    @property
-    def takes_ids(self) -> bool:
+    @takes_ids.default
+    def _takes_ids(self) -> bool:
         return self.span.embed
 
-    @property
-    def takes_picked(self) -> bool:
-        """Whether only the rows that need logits come in (a head on its own)."""
+    @takes_picked.default
+    def _takes_picked(self) -> bool:
         return self.span.start == self.layers and not self.span.embed
 
-    @property
-    def gives_picked(self) -> bool:
-        """Whether only the rows that need logits go out."""
+    @gives_picked.default
+    def _gives_picked(self) -> bool:
         return self.span.stop == self.layers
 
-    @property
-    def gives_tokens(self) -> bool:
+    @gives_tokens.default
+    def _gives_tokens(self) -> bool:
         return self.span.head
 
 
@@ -117,10 +123,11 @@ class Stage:
         """A token for every row of ``hidden``; no more logits at once than the plan has memory for."""
         answer = Answer(ids=[])
         samplings = self._samplings(header)
-        for first in range(0, len(hidden), self.shape.sequences):
+        for first in range(0, hidden.shape[0], self.shape.sequences):
             with self.device.turn():
                 logits = self.device.download(head(hidden[first : first + self.shape.sequences]))
-            for row, (sampler, position) in zip(logits, islice(samplings, len(logits)), strict=True):
+            rows = logits.unbind()
+            for row, (sampler, position) in zip(rows, islice(samplings, len(rows)), strict=True):
                 token, logprobs = sampler.sample(row, position)
                 answer.ids.append(token)
                 answer.logprobs.append(logprobs)
@@ -143,7 +150,7 @@ def cast(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 def check_ids(ids: torch.Tensor, vocab: int) -> None:
     """Raises `StateError` for an id that isn't in the vocabulary."""
-    low, high = (int(bound) for bound in ids.aminmax()) if len(ids) else (0, 0)
+    low, high = (int(bound) for bound in ids.aminmax()) if ids.shape[0] else (0, 0)
     if low < 0 or high >= vocab:
         raise StateError(f"token {min(low, 0) or high} is outside the model's vocabulary, 0..{vocab - 1}")
 
@@ -162,12 +169,12 @@ def pick(hidden: torch.Tensor, header: StepHeader) -> torch.Tensor:
 
 def answer(shape: StageShape, header: StepHeader, data: bytes, results: Sequence[torch.Tensor]) -> bytes:
     """The header under which a stage sends on what it made of a step that came as ``header``, ``data`` in bytes."""
-    count = len(results[0])
+    count = results[0].shape[0]  # len() of a tensor is a Python function of torch's, five times as long
     if shape.gives_tokens:
         width = results[1].shape[1] - 1 if len(results) > 1 else 0
-        return relabel(data, kind=Kind.TOKEN, count=count, width=width, logprobs=len(results) > 1)
-    kind = Kind.HIDDEN_STATE if shape.gives_picked else header.kind
-    return relabel(data, kind=kind, count=count, width=shape.hidden, dtype=shape.outbound)
+        return relabel(data, header, kind=_TOKEN, count=count, width=width, logprobs=len(results) > 1)
+    kind = _HIDDEN_STATE if shape.gives_picked else header.kind
+    return relabel(data, header, kind=kind, count=count, width=shape.hidden, dtype=shape.outbound)
 
 
 def payload_dtype(shape: StageShape) -> torch.dtype:

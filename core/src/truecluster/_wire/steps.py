@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Sequence
 from enum import IntEnum
-from functools import lru_cache, partial
-from itertools import chain
+from functools import partial
+from itertools import chain, starmap
 from operator import gt
 from typing import NamedTuple
 
@@ -57,9 +57,9 @@ class Page(NamedTuple):
     page: int
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define  # not frozen: that would set each field by a call, which costs a step 15 µs where caches are cold
 class StepHeader:
-    """One step of a run; ``step`` grows by one.
+    """One step of a run; ``step`` grows by one. Not changed once it is made.
 
     ``count`` is the rows of the payload: ids ``[count]`` int32 where ``width`` is 0, else hidden rows
     ``[count, width]`` in ``dtype``. RUN_* carries every token of ``rows``. An answer (HIDDEN_STATE, TOKEN) carries
@@ -100,7 +100,7 @@ class StepLimits:
     width: int = limits.MAX_WIDTH
     context: int = limits.MAX_INT32
     most: tuple[int, ...] = attrs.field(init=False, eq=False, repr=False)
-    """In the order of a header's fields."""
+    """All of them, in the order of a header's claims."""
 
     @most.default
     def _in_order(self) -> tuple[int, ...]:
@@ -109,10 +109,11 @@ class StepLimits:
 
 DEFAULT_LIMITS = StepLimits()
 
-_FIXED = struct.Struct("<BBBxIQQIIIII")
-_WHAT, _COUNT, _COUNT_AT = struct.Struct("<BBBxI"), struct.Struct("<I"), struct.calcsize("<BBBxIQQ")
-"""The parts of it that differ from stage to stage."""
-_ROW, _OPENED, _PAGE = len(Row._fields), len(Opened._fields), len(Page._fields)
+_FIXED, _FRONT = struct.Struct("<BBBxIQQIIIII"), struct.Struct("<BBBxIQQI")
+"""All of it, and what stands before the sizes of the tables, which differs from stage to stage."""
+_ROW, _OPENED, _PAGE, _RELEASED = (struct.Struct(f"<{width}i") for width in (5, 2, 2, 1))
+"""What the tables hold: each a `Row`, `Opened`, `Page`, or the number of a sequence."""
+_NO_CHANGES: tuple[tuple[Opened, ...], tuple[Page, ...], tuple[int, ...]] = ((), (), ())
 _DTYPES = (DType.FP32, DType.FP16, DType.BF16, DType.INT32)
 _DTYPE_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
 _KINDS = {int(kind): kind for kind in Kind}
@@ -122,11 +123,6 @@ _INT32, _HIDDEN_STATE, _TOKEN = DType.INT32, Kind.HIDDEN_STATE, Kind.TOKEN
 _ANSWERS = (_HIDDEN_STATE, _TOKEN)
 _row = partial(tuple.__new__, Row)
 """Of a tuple, without the Python function that a named tuple is otherwise made by."""
-
-
-@lru_cache(maxsize=256)
-def _ints(count: int) -> struct.Struct:
-    return struct.Struct(f"<{count}i")
 
 
 def encode(header: StepHeader) -> bytes:
@@ -145,72 +141,61 @@ def encode(header: StepHeader) -> bytes:
         len(pages),
         len(released),
     )
-    numbers = [*chain.from_iterable(rows), *chain.from_iterable(opened), *chain.from_iterable(pages), *released]
-    return fixed + _ints(len(numbers)).pack(*numbers)
+    tables = starmap(_ROW.pack, rows), starmap(_OPENED.pack, opened), starmap(_PAGE.pack, pages)
+    return b"".join([fixed, *chain(*tables), *map(_RELEASED.pack, released)])
 
 
 def relabel(
-    data: bytes, *, kind: Kind, count: int, width: int = 0, dtype: DType = DType.INT32, logprobs: bool = False
+    data: bytes,
+    header: StepHeader,
+    *,
+    kind: Kind,
+    count: int,
+    width: int = 0,
+    dtype: DType = DType.INT32,
+    logprobs: bool = False,
 ) -> bytes:
-    """The header ``data``, which was decoded, for another payload; its tables go on as they are."""
-    what, how_many = _WHAT.pack(kind, _DTYPE_CODES[dtype], logprobs, width), _COUNT.pack(count)
-    return what + data[_WHAT.size : _COUNT_AT] + how_many + data[_COUNT_AT + _COUNT.size :]
+    """``data``, which was decoded to ``header``, for another payload; its tables go on as they are."""
+    front = _FRONT.pack(kind, _DTYPE_CODES[dtype], logprobs, width, header.run, header.step, count)
+    return front + data[_FRONT.size :]
 
 
 def decode(data: bytes, limits: StepLimits = DEFAULT_LIMITS) -> StepHeader:
     """The header that ``data`` is, exactly. Raises `EdgeBroken` saying which rule it breaks."""
     if len(data) < _FIXED.size:
         raise EdgeBroken(f"a step header of {len(data)} bytes, at least {_FIXED.size} are needed")
-    kind, dtype, flags, width, run, step, count, *lengths = _FIXED.unpack_from(data)
-    if kind not in _KINDS or dtype >= len(_DTYPES) or flags > 1:
-        raise EdgeBroken(f"a step header of unknown kind {kind}, dtype {dtype} or flags {flags}")
-    if any(map(gt, (count, width, *lengths), limits.most)):
-        raise _claims_too_much((count, width, *lengths), limits)
-    rows, opened, pages, released = _tables(data, lengths)
-    header = StepHeader(
-        kind=_KINDS[kind],
-        run=run,
-        step=step,
-        count=count,
-        width=width,
-        dtype=_DTYPES[dtype],
-        logprobs=flags == 1,
-        rows=rows,
-        opened=opened,
-        pages=pages,
-        released=released,
-    )
+    code, dtype, flags, width, run, step, count, n_rows, n_opened, n_pages, n_released = _FIXED.unpack_from(data)
+    if code not in _KINDS or dtype >= len(_DTYPES) or flags > 1:
+        raise EdgeBroken(f"a step header of unknown kind {code}, dtype {dtype} or flags {flags}")
+    claims = (count, width, n_rows, n_opened, n_pages, n_released)
+    if any(map(gt, claims, limits.most)):
+        raise _claims_too_much(claims, limits)
+    changes_at = _FIXED.size + n_rows * _ROW.size
+    end = changes_at + n_opened * _OPENED.size + n_pages * _PAGE.size + n_released * _RELEASED.size
+    if len(data) != end:
+        raise EdgeBroken(f"a step header of {len(data)} bytes whose tables make {end}")
+    rows = tuple(map(_row, _ROW.iter_unpack(data[_FIXED.size : changes_at])))
+    changes = _changes(data[changes_at:], n_opened, n_pages) if end > changes_at else _NO_CHANGES
+    header = StepHeader(_KINDS[code], run, step, count, width, _DTYPES[dtype], flags == 1, rows, *changes)
     _check_payload(header)
     _check_rows(header, limits.context)
     return header
 
 
-def _tables(
-    data: bytes, lengths: list[int]
-) -> tuple[tuple[Row, ...], tuple[Opened, ...], tuple[Page, ...], tuple[int, ...]]:
-    n_rows, n_opened, n_pages, n_released = lengths
-    opened_at = n_rows * _ROW
-    pages_at = opened_at + n_opened * _OPENED
-    released_at = pages_at + n_pages * _PAGE
-    total = released_at + n_released
-    if len(data) != _FIXED.size + 4 * total:
-        raise EdgeBroken(f"a step header of {len(data)} bytes whose tables need {_FIXED.size + 4 * total}")
-    table: tuple[int, ...] = _ints(total).unpack_from(data, _FIXED.size)
-    if total and min(table) < 0:
-        raise EdgeBroken(f"a step header holds the negative number {min(table)}")
-    rows = tuple([_row(table[at : at + _ROW]) for at in range(0, opened_at, _ROW)])
-    opened: tuple[Opened, ...] = ()
-    pages: tuple[Page, ...] = ()
-    if total > opened_at:  # which is rare
-        opened = tuple([Opened(*table[at : at + _OPENED]) for at in range(opened_at, pages_at, _OPENED)])
-        pages = tuple([Page(*table[at : at + _PAGE]) for at in range(pages_at, released_at, _PAGE)])
-    released = table[released_at:]
-    if max(lengths) > 1:
-        _check_distinct("row", [row.sequence for row in rows])
-        _check_distinct("opened sequence", [each.sequence for each in opened])
-        _check_distinct("page of a sequence", pages)
-        _check_distinct("released sequence", released)
-    return rows, opened, pages, released
+def _changes(data: bytes, n_opened: int, n_pages: int) -> tuple[tuple[Opened, ...], tuple[Page, ...], tuple[int, ...]]:
+    """Opened sequences, pages and released sequences, which most steps have none of."""
+    pages_at = n_opened * _OPENED.size
+    released_at = pages_at + n_pages * _PAGE.size
+    opened = tuple(map(Opened._make, _OPENED.iter_unpack(data[:pages_at])))
+    pages = tuple(map(Page._make, _PAGE.iter_unpack(data[pages_at:released_at])))
+    released = tuple(chain.from_iterable(_RELEASED.iter_unpack(data[released_at:])))
+    lowest = min(chain(*opened, *pages, released))
+    if lowest < 0:
+        raise EdgeBroken(f"a step header holds the negative number {lowest}")
+    _check_distinct("opened sequence", [each.sequence for each in opened])
+    _check_distinct("page of a sequence", pages)
+    _check_distinct("released sequence", released)
+    return opened, pages, released
 
 
 def _claims_too_much(claims: Sequence[int], limits: StepLimits) -> EdgeBroken:
@@ -234,13 +219,15 @@ def _check_payload(header: StepHeader) -> None:
 def _check_rows(header: StepHeader, context: int) -> None:
     tokens = logits = 0
     for row in header.rows:
-        _, position, n_tokens, n_logits, _ = row
-        if n_tokens < 1 or n_logits > n_tokens:
+        sequence, position, n_tokens, n_logits, sample = row
+        if sequence < 0 or position < 0 or n_tokens < 1 or not 0 <= n_logits <= n_tokens or sample < 0:
             raise EdgeBroken(f"a step row out of range: {row}")
         if position + n_tokens > context:
             raise EdgeBroken(f"a step reaches position {position + n_tokens}, at most {context} are allowed")
         tokens += n_tokens
         logits += n_logits
+    if len(header.rows) > 1:
+        _check_distinct("row", [row.sequence for row in header.rows])
     answer = header.kind in _ANSWERS
     expected = logits if answer else tokens
     if header.count != expected and not (answer and not header.rows):

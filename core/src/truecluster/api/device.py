@@ -14,6 +14,8 @@ from .dtypes import DType
 if TYPE_CHECKING:
     import torch
 
+_NO_TURN = nullcontext()
+
 
 @attrs.frozen(kw_only=True)
 class DeviceInfo:
@@ -45,7 +47,7 @@ class DeviceContext(ABC):
 
     def turn(self) -> AbstractContextManager[object]:
         """Held by a thread while it computes: a lock of the process where a device stands one thread at a time."""
-        return nullcontext()
+        return _NO_TURN
 
     @abstractmethod
     def upload(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -6,6 +6,7 @@ every stage uses its own physical page of the same id.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -22,9 +23,9 @@ PAGE = 32
 """Tokens per page."""
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)  # not frozen: that would set each field by a call, dear where weights have emptied the caches
 class Batch:
-    """One step's ragged group of sequences, as tensors that are valid until the next step.
+    """One step's ragged group of sequences, as tensors that are valid until the next step. Only read by who gets it.
 
     ``rows [r, 4]`` int32 on the host: first token in the step, number of tokens, position of the first, sequence
     slot; ``pages [r, p]`` int32 on the host: page ids in order, padded with -1; ``positions [n]`` int32 and
@@ -37,24 +38,25 @@ class Batch:
     tables: Mapping[Rotary, tuple[torch.Tensor, torch.Tensor]]
 
 
-class _Table:
-    """A table of int32 on the host, in the same memory as long as its shape stays: making a tensor is what costs."""
+class _Tables:
+    """Tables of int32 on the host, in the same memory as long as their shapes stay: making tensors is what costs."""
 
     def __init__(self) -> None:
-        self._shape: tuple[int, ...] = (0,)
+        self._shapes: tuple[tuple[int, ...], ...] = ()
         self._numbers = struct.Struct("0i")
         self._memory = bytearray()
-        self._tensor = torch.empty(0, dtype=torch.int32)
+        self._tensors: list[torch.Tensor] = []
 
-    def filled(self, numbers: list[int], *shape: int) -> torch.Tensor:
-        """``shape`` holding ``numbers`` row by row."""
-        if shape != self._shape:
-            self._shape, self._numbers = shape, struct.Struct(f"{len(numbers)}i")
-            self._memory = bytearray(self._numbers.size)
-            flat = torch.frombuffer(self._memory, dtype=torch.int32) if numbers else self._tensor.new_empty(0)
-            self._tensor = flat.view(shape)
+    def filled(self, numbers: list[int], *shapes: tuple[int, ...]) -> list[torch.Tensor]:
+        """One of each of ``shapes``, holding the ``numbers`` one behind the other, row by row."""
+        if shapes != self._shapes:
+            self._shapes, self._numbers = shapes, struct.Struct(f"{len(numbers)}i")
+            self._memory = bytearray(self._numbers.size + 4)  # torch takes no empty one
+            held = torch.frombuffer(self._memory, dtype=torch.int32)[: len(numbers)]
+            parts = torch.split(held, [math.prod(shape) for shape in shapes])
+            self._tensors = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
         self._numbers.pack_into(self._memory, 0, *numbers)
-        return self._tensor
+        return self._tensors
 
 
 class Row(NamedTuple):
@@ -138,7 +140,7 @@ class SequenceState:
         self.pages = pages
         self._device = device
         self._on_host = torch.device(device).type == "cpu"
-        self._tables = (_Table(), _Table(), _Table())
+        self._tables = _Tables()
         self._angles = {rotary: Angles(rotary, device) for rotary in set(rotaries)}
         self.layers: dict[int, PagedState | RecurrentState] = {
             layer: PagedState(spec, pages, device, dtype)
@@ -184,33 +186,34 @@ class SequenceState:
         What a row has beyond a `Row` is not looked at.
         """
         width = first = 0
-        table: list[int] = []
+        numbers: list[int] = []
         entries: list[_Sequence] = []
         positions: list[int] = []
-        for sequence, position, tokens, *_ in rows:
+        for row in rows:
+            sequence, position, tokens = row[:3]
             entry = self._place(sequence, position, tokens)
             entries.append(entry)
-            table += (first, tokens, position, entry.slot)
-            positions += range(position, position + tokens)
-            width = max(width, len(entry.pages))
+            numbers += (first, tokens, position, entry.slot)
             first += tokens
-        pages: list[int] = []
+            if len(entry.pages) > width:
+                width = len(entry.pages)
+            if tokens == 1:
+                positions.append(position)
+            else:
+                positions += range(position, position + tokens)
         for entry in entries:
-            pages += entry.pages
-            pages += [-1] * (width - len(entry.pages))
-        for_rows, for_pages, for_positions = self._tables
-        on_device = for_positions.filled(positions, first)
+            numbers += entry.pages
+            if len(entry.pages) < width:
+                numbers += [-1] * (width - len(entry.pages))
+        numbers += positions
+        count = len(rows)
+        table, pages, on_device = self._tables.filled(numbers, (count, 4), (count, width), (first,))
         if not self._on_host:
             on_device = on_device.to(self._device)
-        return Batch(
-            rows=for_rows.filled(table, len(rows), 4),
-            pages=for_pages.filled(pages, len(rows), width),
-            positions=on_device,
-            tables={
-                rotary: angles.at(positions[0]) if first == 1 else angles.of(on_device)
-                for rotary, angles in self._angles.items()
-            },
-        )
+        tables = {}
+        for rotary, angles in self._angles.items():
+            tables[rotary] = angles.at(positions[0]) if first == 1 else angles.of(on_device)
+        return Batch(table, pages, on_device, tables)
 
     def _place(self, sequence: int, position: int, tokens: int) -> _Sequence:
         entry, end = self._find(sequence), position + tokens
