@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -23,24 +23,40 @@ class MemoryEdge(Edge):
         self._end: TransportError | None = None
 
     def send(self, header: bytes, tensors: Sequence[torch.Tensor]) -> None:
-        with self._use():
-            pieces = [_bytes(self._on_host(tensor)) for tensor in tensors]
-            payload = torch.cat(pieces) if pieces else torch.empty(0, dtype=torch.uint8)
-            self._channel.put(Parcel(bytes(header), payload))
+        self._whole(self._send, header, tensors)
 
     def recv(self, place: Place) -> bytes:
-        with self._use():
-            parcel = self._channel.take()
-            if len(parcel.header) > self._terms.max_header:
-                raise self._broken(f"a header of {len(parcel.header)} bytes, at most {self._terms.max_header} allowed")
-            self._fill(place(parcel.header), parcel.payload)
-            return parcel.header
+        header: bytes = self._whole(self._recv, place)
+        return header
 
     def abort(self) -> None:
         self._channel.leave(self._side)
 
     def close(self) -> None:
         self._channel.leave(self._side)
+
+    def _whole(self, call: Callable[..., Any], *arguments: object) -> Any:
+        """Whatever interrupts a call is the end of the edge, and wakes the peer."""
+        if self._end is not None:
+            raise self._end
+        try:
+            return call(*arguments)
+        except BaseException as error:
+            self._end = error if isinstance(error, TransportError) else self._broken("it failed earlier")
+            self._channel.leave(self._side)
+            raise
+
+    def _send(self, header: bytes, tensors: Sequence[torch.Tensor]) -> None:
+        pieces = [_bytes(self._on_host(tensor)) for tensor in tensors]
+        payload = torch.cat(pieces) if pieces else torch.empty(0, dtype=torch.uint8)
+        self._channel.put(Parcel(bytes(header), payload, len(header) + payload.nbytes))
+
+    def _recv(self, place: Place) -> bytes:
+        header, payload, _ = self._channel.take()
+        if len(header) > self._terms.max_header:
+            raise self._broken(f"a header of {len(header)} bytes, at most {self._terms.max_header} allowed")
+        self._fill(place(header), payload)
+        return header
 
     def _fill(self, places: Sequence[torch.Tensor], payload: torch.Tensor) -> None:
         room = sum(tensor.nbytes for tensor in places)
@@ -59,18 +75,6 @@ class MemoryEdge(Edge):
 
     def _broken(self, what: str) -> EdgeBroken:
         return EdgeBroken(f"edge {self._terms.edge}: {what}")
-
-    @contextmanager
-    def _use(self) -> Iterator[None]:
-        """Whatever interrupts a call is the end of the edge, and wakes the peer."""
-        if self._end is not None:
-            raise self._end
-        try:
-            yield
-        except BaseException as error:
-            self._end = error if isinstance(error, TransportError) else self._broken("it failed earlier")
-            self._channel.leave(self._side)
-            raise
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
