@@ -162,7 +162,7 @@ def drive(edges: Ring, steps: int, depth: int) -> list[float]:
             took.append(time.perf_counter() - began[step - depth])
         if step < steps:
             began.append(time.perf_counter())
-            edges.outbound.send(_header(step), [rows[step % depth]])
+            edges.outbound.send(encode(decoding(step)), [rows[step % depth]])
     return took
 
 
@@ -213,11 +213,10 @@ def measure_policy(policy: Policy, steps: int) -> dict[str, Any]:
     return result
 
 
-def _header(step: int) -> bytes:
-    row = Row(0, step, 1, 1)
-    return encode(
-        StepHeader(kind=Kind.RUN_DECODE, run=1, step=step, count=1, width=WIDTH, dtype=DType.FP32, rows=(row,))
-    )
+def decoding(step: int) -> StepHeader:
+    """The next token of a sequence that began with the run."""
+    row = Row(1, step, 1, 1)
+    return StepHeader(kind=Kind.RUN_DECODE, run=1, step=step, count=1, width=WIDTH, dtype=DType.FP32, rows=(row,))
 
 
 def _reached(p50: float, p99: float) -> bool:

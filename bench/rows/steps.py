@@ -10,7 +10,7 @@ from statistics import median
 
 import attrs
 import torch
-from hops import WIDTH, receive, terms
+from hops import WIDTH, decoding, receive, terms
 from tcplug_devices.cpu import CpuBackend
 from tcplug_transport_tcp.transport import TcpTransport
 from tools.figures import Figure, Settings
@@ -18,7 +18,7 @@ from tools.figures import Figure, Settings
 from truecluster._pipeline.runner import StageRunner
 from truecluster._pipeline.sampling import SampleTable
 from truecluster._pipeline.stage import Stage, StageShape
-from truecluster._wire.steps import Kind, Opened, Page, Row, StepHeader, encode
+from truecluster._wire.steps import Opened, Page, encode
 from truecluster.api import DType, Edge, Paged, Rotary, Span
 from truecluster.nn import PAGE, SequenceState
 
@@ -37,18 +37,9 @@ class Driven:
 
     def step(self, number: int) -> float:
         """Seconds from sending the next token's hidden row to having it back."""
-        hidden, page = torch.zeros(1, WIDTH), (Page(1, number // PAGE),) if number % PAGE == 0 else ()
-        header = StepHeader(
-            kind=Kind.RUN_DECODE,
-            run=1,
-            step=number,
-            count=1,
-            width=WIDTH,
-            dtype=DType.FP32,
-            rows=(Row(1, number, 1, 1),),
-            opened=(Opened(1),) if number == 0 else (),
-            pages=page,
-        )
+        hidden, header = torch.zeros(1, WIDTH), decoding(number)
+        if number % PAGE == 0:
+            header = attrs.evolve(header, opened=() if number else (Opened(1),), pages=(Page(1, number // PAGE),))
         data, begin = encode(header), time.perf_counter()
         self.to.send(data, [hidden])
         receive(self.back, hidden)
