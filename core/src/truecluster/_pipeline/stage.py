@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -36,27 +37,23 @@ class StageShape:
     outbound: DType
     max_tokens: int
     sequences: int
-    takes_ids: bool = attrs.field(init=False)
-    takes_picked: bool = attrs.field(init=False)
-    """Whether only the rows that need logits come in (a head on its own)."""
-    gives_picked: bool = attrs.field(init=False)
-    """Whether only the rows that need logits go out."""
-    gives_tokens: bool = attrs.field(init=False)
 
-    @takes_ids.default
-    def _takes_ids(self) -> bool:
+    @cached_property
+    def takes_ids(self) -> bool:
         return self.span.embed
 
-    @takes_picked.default
-    def _takes_picked(self) -> bool:
+    @cached_property
+    def takes_picked(self) -> bool:
+        """Whether only the rows that need logits come in (a head on its own)."""
         return self.span.start == self.layers and not self.span.embed
 
-    @gives_picked.default
-    def _gives_picked(self) -> bool:
+    @cached_property
+    def gives_picked(self) -> bool:
+        """Whether only the rows that need logits go out."""
         return self.span.stop == self.layers
 
-    @gives_tokens.default
-    def _gives_tokens(self) -> bool:
+    @cached_property
+    def gives_tokens(self) -> bool:
         return self.span.head
 
 

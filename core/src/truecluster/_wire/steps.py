@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Sequence
 from enum import IntEnum
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, starmap
 from operator import gt
 from typing import NamedTuple
@@ -99,11 +99,10 @@ class StepLimits:
     pages: int = limits.MAX_PAGES
     width: int = limits.MAX_WIDTH
     context: int = limits.MAX_INT32
-    most: tuple[int, ...] = attrs.field(init=False, eq=False, repr=False)
-    """All of them, in the order of a header's claims."""
 
-    @most.default
-    def _in_order(self) -> tuple[int, ...]:
+    @cached_property
+    def most(self) -> tuple[int, ...]:
+        """All of them, in the order of a header's claims."""
         return self.tokens, self.width, self.rows, self.rows, self.pages, self.rows
 
 
