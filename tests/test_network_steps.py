@@ -96,7 +96,7 @@ HOSTILE = {
     "unknown-sequence": ({"sequence": 7}, "7"),
     "position-above-the-cache": ({**OPENED, "position": 9, "extra": opening()}, "9"),
     "position-above-the-context": ({**OPENED, "position": 2**30, "extra": opening()}, "reaches position"),
-    "negative-position": ({"position": -1}, "negative number -1"),
+    "negative-position": ({"position": -1}, "out of range: Row(sequence=1, position=-1"),
     "page-that-is-not-there": ({**OPENED, "extra": opening(page=2**30)}, "1073741824"),
     "no-page": ({"opened": 1, "extra": struct.pack("<2i", 1, 0)}, "page"),
 }

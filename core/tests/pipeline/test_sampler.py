@@ -37,6 +37,16 @@ def test_a_row_that_is_not_finite_gives_no_token(bad, temperature):
     assert sample(torch.full((100,), bad), SampleParams(temperature=temperature), 0) == NOT_A_TOKEN
 
 
+@pytest.mark.parametrize("bad", [float("nan"), -float("nan"), float("inf"), float("-inf")])
+def test_one_bad_logit_is_noticed_wherever_it_is(bad):
+    """Vector instructions look at several at a time, threads at a share each."""
+    for size in (1, 7, 100, 70_001):
+        for at in {0, 1, size // 3, size // 2, size - 2, size - 1} & set(range(size)):
+            row = logits(size)
+            row[at] = bad
+            assert sample(row, SampleParams(), 0) == NOT_A_TOKEN, (size, at)
+
+
 def nucleus(likely: np.ndarray, top_p: float) -> set[int]:
     """Sort everything, likeliest first and of equals the lowest id; keep until the mass is reached."""
     kept, mass = set(), 0.0

@@ -14,7 +14,7 @@ from truecluster._wire.steps import Opened, Page, Row
 from .sequences import Sequence
 
 
-@attrs.frozen
+@attrs.define
 class Content:
     """What a step holds: so many streams and tokens of prompts, the furthest chunk of which is at ``position``.
 
@@ -28,7 +28,7 @@ class Content:
     groups: int
 
 
-@attrs.frozen
+@attrs.define
 class Sent:
     """A step on its way, since the time ``at``.
 

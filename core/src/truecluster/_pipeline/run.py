@@ -14,14 +14,17 @@ from truecluster._wire.steps import Kind, Opened, Page, Row, StepHeader, StepLim
 from truecluster.api import Edge, EdgeBroken, NodeError, TransportError, TrueClusterError
 from truecluster.nn import torch_dtype
 
-from .answers import Answer, unpack
+from .answers import Answer, ids_tensor, unpack
 from .machines import Machine, RunState
 from .sampling import SampleUpdate
 
+_RUN_PREFILL, _RUN_DECODE, _TOKEN = Kind.RUN_PREFILL, Kind.RUN_DECODE, Kind.TOKEN
+"""An enum searches for the member that it is asked for."""
 
-@attrs.frozen(kw_only=True)
+
+@attrs.define(kw_only=True)
 class Step:
-    """One pass of a ragged group: ``ids`` are the tokens of ``rows``, one after another.
+    """One pass of a ragged group: ``ids`` are the tokens of ``rows``, one after another. Not changed once it is made.
 
     Without rows it only releases.
     """
@@ -81,13 +84,14 @@ class Run:
         self._ended = threading.Event()
         self._when_ended: Callable[[], None] = lambda: None
         self._limits = StepLimits(rows=2 * capacity.sequences, tokens=capacity.max_tokens)
-        self._ids = torch.empty(capacity.max_tokens, dtype=torch.int32)
+        self._ids = self._answer = torch.empty(capacity.max_tokens, dtype=torch.int32)
+        self._came: list[torch.Tensor] = []
 
     def send(self, step: Step) -> None:
         """Inject a step. Raises the run's fault."""
         assert self.in_flight < self.plan.depth, "a step was sent without credit"
         header = StepHeader(
-            kind=Kind.RUN_PREFILL if step.prefill else Kind.RUN_DECODE,
+            kind=_RUN_PREFILL if step.prefill else _RUN_DECODE,
             run=self.plan.run,
             step=self._sent,
             count=len(step.ids),
@@ -96,41 +100,38 @@ class Run:
             pages=step.pages,
             released=step.released,
         )
-        data, ids = encode(header), torch.tensor(step.ids, dtype=torch.int32)
+        data, ids = encode(header), ids_tensor(step.ids)
         try:
             self._to_first.send(data, [ids])
         except TransportError as error:
             raise self.fault(error) from error
         self._sent += 1
         self.sent_bytes += len(data) + ids.nbytes
-        self._awaited.append(sum(row.n_logits for row in step.rows))
+        self._awaited.append(sum([row.n_logits for row in step.rows]))
         self.in_flight += 1
 
     def receive(self) -> Answer:
         """Wait for the next answer: a token per wanted logit row, in the order of the step's rows."""
-        tensors: list[torch.Tensor] = []
-
-        def place(data: bytes) -> Sequence[torch.Tensor]:
-            header = decode(data, self._limits)
-            if (header.kind, header.run, header.step) != (Kind.TOKEN, self.plan.run, self._answered):
-                raise EdgeBroken(f"answer {header.step} of run {header.run} came, {self._answered} is next")
-            if header.count != self._awaited[0]:
-                raise EdgeBroken(f"an answer of {header.count} tokens came, {self._awaited[0]} were asked for")
-            _, *more = header.payload()
-            tensors[:] = [
-                self._ids[: header.count],
-                *(torch.empty(size, dtype=torch_dtype(kind)) for kind, size in more),
-            ]
-            return tensors
-
         try:
-            self._from_last.recv(place)
+            self._from_last.recv(self._place)
         except TransportError as error:
             raise self.fault(error) from error
         self._answered += 1
         self._awaited.popleft()
         self.in_flight -= 1
-        return unpack(tensors)
+        return unpack(self._came)
+
+    def _place(self, data: bytes) -> Sequence[torch.Tensor]:
+        header = decode(data, self._limits)
+        if (header.kind, header.run, header.step) != (_TOKEN, self.plan.run, self._answered):
+            raise EdgeBroken(f"answer {header.step} of run {header.run} came, {self._answered} is next")
+        if header.count != self._awaited[0]:
+            raise EdgeBroken(f"an answer of {header.count} tokens came, {self._awaited[0]} were asked for")
+        if self._answer.shape[0] != header.count:
+            self._answer = self._ids[: header.count]
+        _, *more = header.payload()
+        self._came = [self._answer, *[torch.empty(size, dtype=torch_dtype(kind)) for kind, size in more]]
+        return self._came
 
     def fault(self, reason: TrueClusterError) -> TrueClusterError:
         """End the run for ``reason``, unless it has ended; returns what it ended for. From any thread.
