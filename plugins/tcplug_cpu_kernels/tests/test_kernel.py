@@ -128,13 +128,21 @@ def test_a_tied_matrix_has_one_handle(format_of):
     description = Linear(slot)
     target = target_of(description, format)
     handles = {slot.key: kernel.prepare(slot, format.pack(torch.randn(12, 32)), target)}
-    rows = kernel.bind(Embedding(slot), handles, target)(torch.tensor([7, 0], dtype=torch.int32))
+    embed = kernel.bind(Embedding(slot), handles, target)
+    rows, all_rows = (embed(torch.tensor(ids, dtype=torch.int32)) for ids in ([7, 0], range(12)))
     logits = kernel.bind(description, handles, target)(rows)
-    torch.testing.assert_close(logits, rows @ rows.new_tensor(rows_of(handles[slot.key])).T, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(logits, rows @ all_rows.T, rtol=1e-4, atol=1e-3)
 
 
-def rows_of(handle):
-    return handle.rows(torch.arange(handle.shape[0])).tolist()
+@built
+@pytest.mark.parametrize("id", [-1, 12, 2**31 - 1])
+def test_a_token_that_is_not_there_is_refused(format_of, id):
+    slot = Slot("embed.tokens", Role.EMBEDDING, (12, 32))
+    kernel, format, target = CpuKernel(), format_of("int8"), target_of(Embedding(slot), format_of("int8"))
+    handles = {slot.key: kernel.prepare(slot, format.pack(torch.randn(12, 32)), target)}
+    embed = kernel.bind(Embedding(slot), handles, target)
+    with pytest.raises(StateError, match="names tokens"):
+        embed(torch.tensor([3, id], dtype=torch.int32))
 
 
 def test_too_few_bytes_are_refused_naming_the_slot(format_of):

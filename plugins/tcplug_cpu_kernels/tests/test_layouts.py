@@ -1,4 +1,4 @@
-"""Weights in quant groups, laid out anew once: what the library reads, and the rows that come back."""
+"""Weights in quant groups, laid out anew once: what the library reads."""
 
 from __future__ import annotations
 
@@ -63,15 +63,6 @@ def test_sections_are_put_in_panels(format_of):
     data = prepared(format_of("int4.g32.sym"), (17, 32), codes.flatten(), gap, scales.view(torch.uint8))
     wanted = [in_panel(codes[:16]), in_panel(codes[16:]), halves(*range(16)), of_panel(16)]
     assert torch.equal(data, torch.cat(wanted))
-
-
-@pytest.mark.parametrize("id", WIRES)
-@pytest.mark.parametrize("shape", [(7, 32), (16, 96), (35, 320)])
-def test_rows_are_what_the_format_unpacks(format_of, id, shape):
-    format, weight = format_of(id), torch.randn(shape)
-    handle = prepare(Slot("w", Role.LINEAR, shape), format.pack(weight), format)
-    index = torch.tensor([shape[0] - 1, 0, 0])
-    assert torch.equal(handle.rows(index), format.unpack(format.pack(weight))[index])
 
 
 @pytest.mark.parametrize("id", WIRES)

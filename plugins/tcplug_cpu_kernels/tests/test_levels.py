@@ -9,15 +9,31 @@ import torch
 from tcplug_cpu_kernels.handles import prepare
 from tcplug_cpu_kernels.kernel import CpuKernel
 from tcplug_cpu_kernels.layouts import layout_of
+from tcplug_cpu_kernels.leaves import bind_embedding
 from tcplug_cpu_kernels.native import BEST, library, path
 from tcplug_cpu_kernels.workspace import Workspace
 
 from truecluster.api import Role, Slot
+from truecluster.nn import Embedding
 
 pytestmark = pytest.mark.skipif(path() is None, reason="the library wasn't built: there is no C compiler")
 WORKSPACE = Workspace()
 BLOCKS = ("gguf.q4_0", "gguf.q4_1", "gguf.q8_0")
 IDS = ("fp32", "fp16", "bf16", "int8", *(f"int4.g{n}.{kind}" for n in (32, 64, 128) for kind in ("asym", "sym")))
+
+
+def test_rows_are_what_the_format_unpacks(use, format_of):
+    """Bit for bit, of matrices whose last panel, sub-block and vector aren't full."""
+    for id in (*IDS, *BLOCKS):
+        for shape in ((7, 32), (16, 96), (35, 320)) if id in BLOCKS else ((5, 17), (16, 64), (35, 333)):
+            format, weight = format_of(id), torch.randn(shape)
+            packed = format.pack(weight)
+            handle = prepare(Slot("w", Role.EMBEDDING, shape), packed, format)
+            index = torch.tensor([shape[0] - 1, 0, 0, shape[0] // 2])
+            embed = bind_embedding(Embedding(Slot("w", Role.EMBEDDING, shape)), {"w": handle}, WORKSPACE)
+            for level in (0, 1, BEST):
+                use(level)
+                assert torch.equal(embed(index), format.unpack(packed)[index]), (id, shape, level)
 
 
 @pytest.fixture

@@ -147,9 +147,9 @@ def cast(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 def check_ids(ids: torch.Tensor, vocab: int) -> None:
     """Raises `StateError` for an id that isn't in the vocabulary."""
-    low, high = (int(bound) for bound in ids.aminmax()) if ids.shape[0] else (0, 0)
-    if low < 0 or high >= vocab:
-        raise StateError(f"token {min(low, 0) or high} is outside the model's vocabulary, 0..{vocab - 1}")
+    wrong = [id for id in ids.tolist() if not 0 <= id < vocab]
+    if wrong:
+        raise StateError(f"token {wrong[0]} is outside the model's vocabulary, 0..{vocab - 1}")
 
 
 def pick(hidden: torch.Tensor, header: StepHeader) -> torch.Tensor:

@@ -15,7 +15,6 @@ from .native import Matrix
 class MatrixHandle:
     """A matrix ``[out, in]``, its bytes as the layout has them."""
 
-    format: WeightFormat
     shape: tuple[int, int]
     data: torch.Tensor
     layout: Layout
@@ -29,13 +28,6 @@ class MatrixHandle:
         groups = self.layout.groups(width)
         address = bias.values.data_ptr() if bias else None
         return Matrix(data, scale, minimum, address, out, width, groups, self.layout.number, span)
-
-    def rows(self, index: torch.Tensor) -> torch.Tensor:
-        """fp32 ``[len(index), in]``, as the format unpacks them."""
-        if self.layout.wire is None:
-            return self.format.rows(Packed(self.format.id, self.shape, self.data), index)
-        taken = self.layout.take(self.data, *self.shape, index)
-        return self.format.unpack(Packed(self.format.id, (len(index), self.shape[1]), taken))
 
 
 @attrs.frozen(eq=False)
@@ -57,7 +49,7 @@ def prepare(slot: Slot, packed: Packed, format: WeightFormat) -> MatrixHandle | 
     layout = layout_of(format)
     assert layout is not None, f"{slot.key} is in {format.id}, which nothing was accepted for"
     out, width = packed.shape
-    return MatrixHandle(format, (out, width), layout.lay_out(packed.data.contiguous(), out, width), layout)
+    return MatrixHandle((out, width), layout.lay_out(packed.data.contiguous(), out, width), layout)
 
 
 def resident_bytes(format: WeightFormat, shape: tuple[int, ...]) -> int:

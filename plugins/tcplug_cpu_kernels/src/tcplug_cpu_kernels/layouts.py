@@ -71,14 +71,6 @@ class Layout:
             laid[: self.sizes(out, width)[0]].bitwise_xor_(SIGN)
         return laid
 
-    def take(self, data: torch.Tensor, out: int, width: int, index: torch.Tensor) -> torch.Tensor:
-        """Packed bytes of the named rows of a matrix that lies in panels."""
-        assert self.wire is not None
-        rows = [panels[index // PANEL, :, index % PANEL].flatten(1) for panels in self._panels(data, out, width)]
-        if self.number == BYTES:
-            rows[0] ^= SIGN
-        return self.wire.join(rows)
-
     def _panels(self, data: torch.Tensor, out: int, width: int) -> list[torch.Tensor]:
         """Each section as ``[panels, turns, 16, bytes]``, sharing memory with ``data``."""
         shapes = [(size // each, PANEL, each) for size, each in zip(self.row_bytes(width), (4, 2, 2), strict=False)]

@@ -1,4 +1,4 @@
-"""Leaves in C: linear, norm, attend; and embedding, whose rows the format itself unpacks.
+"""Leaves in C: linear, embedding, norm, attend.
 
 Tensors are fp32 on the host.
 """
@@ -55,10 +55,15 @@ def bind_norm(norm: Norm, handles: Handles, workspace: Workspace) -> Callable[..
 
 def bind_embedding(embedding: Embedding, handles: Handles, workspace: Workspace) -> Callable[..., torch.Tensor]:
     matrix = handles[embedding.weight.key]
+    struct, lib, width = matrix.struct(), library(), matrix.shape[1]
+    address = ctypes.addressof(struct)
 
-    def run(ids: torch.Tensor) -> torch.Tensor:
-        rows: torch.Tensor = matrix.rows(ids.long())
-        return rows
+    def run(ids: torch.Tensor, keep: Any = (matrix, struct)) -> torch.Tensor:
+        ids = ids.int().contiguous()
+        n = ids.shape[0]
+        y = torch.empty(n, width)
+        check(lib.tc_embed(address, ids.data_ptr(), y.data_ptr(), n, torch.get_num_threads()))
+        return y
 
     return run
 

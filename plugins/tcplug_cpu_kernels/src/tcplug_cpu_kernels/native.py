@@ -63,6 +63,7 @@ _CALLS = {
     "tc_linear_scratch": (Long, (Pointer, Long)),
     "tc_block_scratch": (Long, (Pointer, Long)),
     "tc_linear": (None, (Pointer, Pointer, Pointer, Long, Pointer, ctypes.c_int)),
+    "tc_embed": (ctypes.c_int, (Pointer, Pointer, Pointer, Long, ctypes.c_int)),
     "tc_norm": (None, (Pointer, Float, Pointer, Pointer, Long, Long, ctypes.c_int)),
     "tc_attend": (ctypes.c_int, (*(Pointer,) * 6, Long, Int, Int, Int, Float, ctypes.c_int)),
     "tc_block_forward": (ctypes.c_int, (*(Pointer,) * 5, Long, Pointer, ctypes.c_int)),

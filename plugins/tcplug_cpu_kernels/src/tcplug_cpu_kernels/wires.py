@@ -1,4 +1,4 @@
-"""How weights in quant groups come: codes, scales and minima taken from packed bytes, and put back bit for bit."""
+"""How weights in quant groups come: codes, scales and minima taken from packed bytes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,6 @@ class Wire(ABC):
     def parts(self, data: torch.Tensor, out: int, row_bytes: Sequence[int]) -> list[torch.Tensor]:
         """Each as ``[out, blocks, bytes]``, sharing memory with ``data``."""
 
-    @abstractmethod
-    def join(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Packed bytes of ``parts``, each ``[rows, bytes]``."""
-
 
 @attrs.frozen
 class Sections(Wire):
@@ -39,13 +35,6 @@ class Sections(Wire):
     def parts(self, data: torch.Tensor, out: int, row_bytes: Sequence[int]) -> list[torch.Tensor]:
         starts = starts_of([out * size for size in row_bytes])
         return [data[at : at + out * size].view(out, 1, size) for at, size in zip(starts, row_bytes, strict=False)]
-
-    def join(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
-        starts = starts_of([part.numel() for part in parts])
-        data = torch.zeros(starts[-1], dtype=torch.uint8)
-        for at, part in zip(starts, parts, strict=False):
-            data[at : at + part.numel()] = part.flatten()
-        return data
 
 
 @attrs.frozen
@@ -57,11 +46,3 @@ class Interleaved(Wire):
 
     def parts(self, data: torch.Tensor, out: int, row_bytes: Sequence[int]) -> list[torch.Tensor]:
         return [data.view(out, -1, self.nbytes)[:, :, field] for field in self.fields]
-
-    def join(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
-        rows, size = parts[-1].shape
-        blocks = torch.empty(rows, size // 2, self.nbytes, dtype=torch.uint8)
-        for part, field in zip(parts, self.fields, strict=True):
-            into = blocks[:, :, field]
-            into.copy_(part.view(into.shape))
-        return blocks.flatten()

@@ -37,13 +37,12 @@ class Named(WeightFormat):
 
 def matrix(id: str, out: int, width: int) -> MatrixHandle:
     """Codes at random, scales such that products stay small."""
-    format = Named(id)
-    layout = layout_of(format)
+    layout = layout_of(Named(id))
     if layout is None:
         raise PluginError(
             f"the CPU kernels don't know the format {id!r}; they know fp32, fp16, bf16, int8, int4.g32.asym"
         )
-    return MatrixHandle(format, (out, width), _bytes(id, (out, width)), layout)
+    return MatrixHandle((out, width), _bytes(id, (out, width)), layout)
 
 
 def handles(description: Description, id: str) -> dict[str, Any]:

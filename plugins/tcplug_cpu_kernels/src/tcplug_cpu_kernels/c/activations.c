@@ -97,6 +97,18 @@ void tc_linear(const tc_matrix *m, const float *x, float *y, int64_t n, void *sc
   }
 }
 
+int tc_embed(const tc_matrix *m, const int32_t *ids, float *y, int64_t n, int threads) {
+  for (int64_t r = 0; r < n; r++)
+    if (ids[r] < 0 || ids[r] >= m->out) return -1;
+  TC_PARALLEL(tc_threads_for(n * m->in, threads)) {
+    tc_team t = TC_TEAM;
+    int64_t begin, end;
+    tc_share(&t, n, &begin, &end);
+    for (int64_t r = begin; r < end; r++) t.isa->embed(m, ids[r], y + r * m->in);
+  }
+  return 0;
+}
+
 void tc_norm(const float *weight, float eps, const float *x, float *y, int64_t n, int64_t width, int threads) {
   TC_PARALLEL(tc_threads_for(n * width, threads)) {
     tc_team t = TC_TEAM;

@@ -58,6 +58,7 @@ typedef struct {
 typedef struct {
   /* Outputs [begin, end) of rows [0, rows). */
   void (*linear)(const tc_matrix *m, int64_t begin, int64_t end, const tc_act *a, int64_t rows, const tc_sink *sink);
+  void (*embed)(const tc_matrix *m, int64_t row, float *y); /* one row [in] */
   void (*quantize8)(const float *x, int64_t count, tc_q8 *to); /* count <= 128, the rest is zero */
   void (*quantize16)(const float *x, int64_t count, tc_q16 *to);
   void (*norm)(const float *weight, float eps, const float *x, float *y, int64_t width);

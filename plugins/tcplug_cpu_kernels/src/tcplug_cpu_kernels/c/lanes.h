@@ -4,6 +4,8 @@
 
 #include "linear.h"
 
+#include "embed.h"
+
 #include "attend.h"
 
-const tc_isa TABLE = {linear_rows, quantize8, quantize16, norm_row, gate_row, attend_one};
+const tc_isa TABLE = {linear_rows, embed_row, quantize8, quantize16, norm_row, gate_row, attend_one};

@@ -65,6 +65,8 @@ TC_API int64_t tc_block_scratch(const tc_block *b, int64_t n);
 
 /* y[n, out] = x[n, in] @ w.T + bias */
 TC_API void tc_linear(const tc_matrix *m, const float *x, float *y, int64_t n, void *scratch, int threads);
+/* y[n, in] = rows `ids` of m. 0, or -1 where an id is none of them; then nothing was written. */
+TC_API int tc_embed(const tc_matrix *m, const int32_t *ids, float *y, int64_t n, int threads);
 /* y = x / sqrt(mean(x^2) + eps) * weight */
 TC_API void tc_norm(const float *weight, float eps, const float *x, float *y, int64_t n, int64_t width, int threads);
 /* Append k and v [n, kv_heads, head_dim] to the cache, then attend: q, y [n, heads, head_dim]. 0, or -1 where the step
