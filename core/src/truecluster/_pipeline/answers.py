@@ -39,7 +39,7 @@ def logprobs_of(logits: torch.Tensor, id: int, count: int) -> Logprobs:
 
 def ids_tensor(ids: Sequence[int]) -> torch.Tensor:
     """int32 ``[len(ids)]``, by numpy because torch takes five times as long to read a list."""
-    return torch.from_numpy(np.array(ids, dtype=np.int32))
+    return torch.from_numpy(np.array(ids, dtype=np.int32)) if ids else torch.empty(0, dtype=torch.int32)
 
 
 def pack(answer: Answer) -> list[torch.Tensor]:

@@ -55,9 +55,10 @@ class MessageRules(EdgeGiven):
                 self.exchange(ends, Message(b"%d" % size, [section, section[:2]]))
 
     def test_a_message_without_bytes_is_a_message(self, opened: Opened) -> None:
-        """An empty header without tensors is a message like any other."""
+        """An empty header without tensors is a message like any other, and so is an empty tensor of any stride."""
+        numpys = torch.empty(0, dtype=torch.int32).as_strided((0,), (0,))  # as it makes them
         with opened() as ends:
-            self.exchange(ends, Message(b""), Message(b"behind it"))
+            self.exchange(ends, Message(b""), Message(b"behind it"), Message(b"ids", [numpys]), Message(b"last"))
 
     def test_a_thousand_small_messages_keep_their_order(self, opened: Opened) -> None:
         """Messages arrive in the order in which they were sent, also where a thousand wait for a late consumer."""

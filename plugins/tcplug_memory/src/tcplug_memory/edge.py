@@ -81,4 +81,6 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     """The flat bytes of a contiguous tensor, not copied."""
     if not tensor.is_contiguous():
         raise ValueError(f"a tensor of shape {tuple(tensor.shape)} that is not contiguous can't cross an edge")
+    if not tensor.numel():  # whose stride may be anything
+        return torch.empty(0, dtype=torch.uint8)
     return tensor.detach().view(-1).view(torch.uint8)
