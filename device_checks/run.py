@@ -19,6 +19,7 @@ from checks.goldens import cases
 from checks.hosting import Place, hosted
 from checks.report import Findings, markdown
 
+from truecluster._cli.endings import Endings
 from truecluster._cli.options import new_key, say, work_dir
 from truecluster._cli.running import run
 from truecluster._cluster.model import ModelOptions, load_model
@@ -33,7 +34,8 @@ def main() -> None:
     """Exit status 0: all is well; 1: a result is wrong, or a run failed; 2: the user's mistake."""
     arguments = parsed()
     try:
-        findings = run(check, arguments)
+        with Endings() as endings:
+            findings = run(endings, check, arguments)
     except TrueClusterError as error:
         print(f"device checks: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

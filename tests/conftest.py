@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "device_checks"))
 sys.path.append(str(Path(__file__).parents[1] / "core" / "tests" / "helpers"))
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # idle pools of several processes must not eat each other's cores
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job: what tests start would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from commands import Commands, Ended, Served
 from goldens import real_model

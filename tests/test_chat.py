@@ -81,6 +81,15 @@ def test_commands_answers_and_the_end(chat: Chat) -> None:
     assert chat.command.end(20).code == 0
 
 
+def test_keys_typed_into_an_answer_are_the_next_prompt_s(chat: Chat) -> None:
+    chat.type("Tell me.\n")
+    chat.words(20)
+    chat.type("/system Be brief.\n\x04")
+    chat.command.process.send_signal(signal.SIGINT)
+    chat.says("system message: Be brief.")
+    assert chat.command.end(20).code == 0
+
+
 def test_what_an_answer_cost_is_said(tc: Commands, tiny: Path) -> None:
     keyboard, terminal = os.openpty()
     command = tc.start("run", "--model", tiny, "--max-tokens", 5, "--threads", 1, stdin=terminal)

@@ -2,11 +2,14 @@
 
 import sys
 
+from .endings import Endings
+
 
 def main() -> None:
     """See `app.main`; Ctrl-C ends it without a trace even while that is imported."""
     try:
-        from .app import main as run
+        with Endings():
+            from .app import main as run
 
         run()
     except KeyboardInterrupt:

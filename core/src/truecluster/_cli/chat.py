@@ -92,18 +92,41 @@ class Conversation:
 
 async def talk(hosted: Hosted, asking: Asking) -> None:
     """Answer what is typed until the input ends."""
-    await run_sync(hosted.wait_ready, abandon_on_cancel=True)
     conversation = Conversation(system=asking.system, raw=asking.raw)
     session: PromptSession[str] = PromptSession(output=create_output(stdout=sys.stderr))
-    say("type a message; /help tells more, Ctrl-D ends the chat")
-    while (line := await _read(session, hosted)) is not None:
-        try:
-            if line.startswith("/"):
-                say(conversation.obey(line.rstrip()))
-            elif line.strip():
-                await _answer(hosted, asking, conversation, line.strip())
-        except RequestError as error:
-            say(str(error))
+    with _keys_kept(sys.stdin.fileno()):
+        await run_sync(hosted.wait_ready, abandon_on_cancel=True)
+        say("type a message; /help tells more, Ctrl-D ends the chat")
+        while (line := await _read(session, hosted)) is not None:
+            try:
+                if line.startswith("/"):
+                    say(conversation.obey(line.rstrip()))
+                elif line.strip():
+                    await _answer(hosted, asking, conversation, line.strip())
+            except RequestError as error:
+                say(str(error))
+
+
+@contextmanager
+def _keys_kept(terminal: int) -> Generator[None, None, None]:
+    """What is typed while nothing is asked for waits for the next prompt, keys that mean something included.
+
+    As it is otherwise, a terminal makes lines of it then, and of Ctrl-D a NUL, which the prompt takes for another key.
+    """
+    if sys.platform == "win32":  # its console has no such mode
+        yield
+        return
+    import termios
+
+    before = termios.tcgetattr(terminal)
+    now = termios.tcgetattr(terminal)
+    now[3] &= ~(termios.ICANON | termios.ECHO)
+    now[6][termios.VMIN], now[6][termios.VTIME] = 1, 0
+    termios.tcsetattr(terminal, termios.TCSANOW, now)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSANOW, before)
 
 
 async def _read(session: PromptSession[str], hosted: Hosted) -> str | None:

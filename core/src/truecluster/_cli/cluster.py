@@ -15,6 +15,7 @@ from . import life, sources
 from . import memory as m
 from . import options as o
 from . import storage as s
+from .endings import Endings
 
 
 def cluster(
@@ -69,15 +70,16 @@ def cluster(
     head_place, wanted = o.check_head(head), o.check_dtype(dtype)
     planner_name, planner_options = o.split_planner(planner)
     room = m.room(context, max_sequences, kv_memory_gb, memory_reserve, target_node_memory_gb)
-    from truecluster._cluster.model import ModelOptions
-    from truecluster._cluster.settings import ClusterOptions
-    from truecluster._registry import Registry
-    from truecluster.api import Limits
+    with Endings():
+        from truecluster._cluster.model import ModelOptions
+        from truecluster._cluster.settings import ClusterOptions
+        from truecluster._registry import Registry
+        from truecluster.api import Limits
 
-    from .hosting import HostOptions
-    from .progress import Progress
-    from .running import run
-    from .service import serve_cluster
+        from .hosting import HostOptions
+        from .progress import Progress
+        from .running import run
+        from .service import serve_cluster
 
     report = Progress()
     host_options = HostOptions(
@@ -109,4 +111,5 @@ def cluster(
     o.check_planner(registry, planner_name, planner_options)
     if o.reaches_only_here(registry, transport):
         raise RequestError(f"--transport {transport} reaches only this process, and no node could join; tc run has it")
-    run(serve_cluster, registry, host_options, api, given is None)
+    with Endings() as endings:
+        run(endings, serve_cluster, registry, host_options, api, given is None)

@@ -18,6 +18,7 @@ from truecluster._wire.addresses import shown
 from truecluster.api import DType, NodeError, TrueClusterError
 
 from .api import Api, invitation
+from .endings import Endings
 from .options import Asking, HeadPlace, check_planner, new_key, reaches_only_here, say, split_planner
 from .progress import Progress
 
@@ -117,10 +118,10 @@ def _launch(launch: Launch, body: Body, check: Check) -> None:
     registry = Registry.installed()
     _check_names(registry, launch)
     key, here = new_key(), reaches_only_here(registry, launch.transport)
-    with nullcontext() if here else Workers(_arguments(launch), {}) as workers:
+    with Endings() as endings, nullcontext() if here else Workers(_arguments(launch), {}) as workers:
         from .running import run
 
-        run(_main, registry, launch, key, workers, body, check)
+        run(endings, _main, registry, launch, key, workers, body, check)
 
 
 def _check_names(registry: Registry, launch: Launch) -> None:

@@ -17,6 +17,7 @@ from . import life
 from . import memory as m
 from . import options as o
 from . import storage as s
+from .endings import Endings
 
 NAME = r"[\x21-\x7e]{1,255}"
 
@@ -56,13 +57,14 @@ def node(
     name = check_id(node_id) if node_id is not None else own_name()
     max_memory = m.in_bytes("--max-memory-gb", max_memory_gb)
     cache = s.limit(cache_max_gb)
-    from truecluster._cluster.child import while_parent_lives
-    from truecluster._cluster.local import Join
-    from truecluster._node.transports import Transports
-    from truecluster._node.worker import Node, NodeOptions
-    from truecluster._registry import Registry
+    with Endings():
+        from truecluster._cluster.child import while_parent_lives
+        from truecluster._cluster.local import Join
+        from truecluster._node.transports import Transports
+        from truecluster._node.worker import Node, NodeOptions
+        from truecluster._registry import Registry
 
-    from .running import run
+        from .running import run
 
     join = Join.read(sys.stdin.buffer) if join_from_stdin else Join(host=host, port=port, key=given or "")
     if join is None:
@@ -88,7 +90,8 @@ def node(
     )
     serve = Node(registry, chosen, transports).serve
     try:
-        run(partial(while_parent_lives, serve) if join_from_stdin else serve)
+        with Endings() as endings:
+            run(endings, partial(while_parent_lives, serve) if join_from_stdin else serve)
     finally:
         transports.close()
 

@@ -3,51 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable
-from types import FrameType
 from typing import Any, TypeVar
 
 import anyio
 
+from .endings import Endings
+
 Result = TypeVar("Result")
-ENDINGS = (signal.SIGINT, signal.SIGTERM)
 
 
-def run(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
-    """As `anyio.run`, but the first Ctrl-C or SIGTERM, and only that, cancels ``main``.
+def run(endings: Endings, main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
+    """As `anyio.run`, but what ends the command cancels ``main``, and is raised afterwards."""
 
-    At its end it then raises `KeyboardInterrupt`, or `SystemExit` with what shells say of SIGTERM, 143. What a command
-    does when it is cancelled takes a bounded time; another signal would tear it apart.
-    """
-    received, results = list[int](), list[Result]()
-
-    async def until_told() -> None:
+    async def until_told() -> Result:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         cancel = task.cancel  # of the task alone: what it has started in the background ends when it says so
+        with endings.telling(lambda: loop.call_soon_threadsafe(cancel)):
+            return await main(*arguments)
 
-        def end(number: int, frame: FrameType | None) -> None:
-            if not received:
-                received.append(number)
-                loop.call_soon_threadsafe(cancel)
-            for each in ENDINGS:
-                signal.signal(each, signal.SIG_IGN)
-
-        before = {number: signal.signal(number, end) for number in ENDINGS}
-        try:
-            results.append(await main(*arguments))
-        except asyncio.CancelledError:
-            if not received:
-                raise
-        finally:
-            if not received:
-                for number, handler in before.items():
-                    signal.signal(number, handler)
-
-    anyio.run(until_told)
-    if received == [signal.SIGTERM]:
-        raise SystemExit(128 + signal.SIGTERM)
-    if received:
-        raise KeyboardInterrupt
-    return results[0]
+    try:
+        return anyio.run(until_told)
+    except asyncio.CancelledError:
+        endings.check()
+        raise

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from hashlib import blake2b
 
 import attrs
 import pytest
@@ -174,7 +175,7 @@ def shown(plan: Sequence[Placement]) -> str:
 
 
 class _Salted(str):
-    """A string that hashes as it might in another process, where Python draws another seed."""
+    """A string that hashes as it might in another process, where Python draws another seed; the same for each salt."""
 
     salt = 0
 
@@ -184,7 +185,8 @@ class _Salted(str):
         return made
 
     def __hash__(self) -> int:
-        return hash((str.__hash__(self), self.salt))
+        salted = blake2b(self.encode(), digest_size=8, salt=bytes([self.salt]))
+        return int.from_bytes(salted.digest(), "little")
 
     def __eq__(self, other: object) -> bool:
         return str.__eq__(self, other) is True
