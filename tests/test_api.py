@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import signal
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
 import pytest
-from commands import Commands, Served
+from commands import Commands, Served, until
 from openai_shapes import counted
 from tiny_checkpoints import END
 
@@ -91,7 +90,7 @@ def not_ready(cluster: Served, connected: int) -> None:
 def test_a_cluster_whose_nodes_come_and_go(tc: Commands, tiny: Path) -> None:
     command, api, port = tc.cluster(tiny, "--max-nodes", 2)
     cluster = Served(command, api, port)
-    assert httpx.get(f"http://127.0.0.1:{api}/v1/models").json()["data"][0]["id"] == "tiny"
+    assert httpx.get(f"http://127.0.0.1:{api}/v1/models", timeout=60).json()["data"][0]["id"] == "tiny"
     not_ready(cluster, 0)
     nodes = {"a": tc.node(port, "a")}
     command.wait_for("node a joined")
@@ -102,10 +101,11 @@ def test_a_cluster_whose_nodes_come_and_go(tc: Commands, tiny: Path) -> None:
 
     answers: list[httpx.Response] = []
     asking = threading.Thread(target=lambda: answers.append(cluster.complete("Go on", 4000)))
+    before = until(api, "cluster", lambda view: True)["tokens"]["generated"]
     asking.start()
-    time.sleep(1)
+    until(api, "cluster", lambda view: view["tokens"]["generated"] > before)
     nodes["a"].send(signal.SIGKILL)
-    asking.join(30)
+    asking.join(60)
     assert answers[0].status_code == 500
     assert answers[0].json()["error"]["type"] == "server_error"
     command.wait_for("the run failed: node a was lost")

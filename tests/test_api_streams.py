@@ -86,7 +86,7 @@ def test_clients_that_leave_their_streams_make_room(api: Served, official: opena
             for stream in streams:
                 stream.close()
     assert ask(official).choices[0].finish_reason == "length"
-    assert httpx.get(f"http://127.0.0.1:{api.api}/health").json()["ready"]
+    assert httpx.get(f"http://127.0.0.1:{api.api}/health", timeout=60).json()["ready"]
 
 
 @pytest.mark.parametrize("head", ["coordinator", "last-stage"])

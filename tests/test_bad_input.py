@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Commands, Ended
+from commands import Commands, Ended, free_port
 from refusals import refused
+from saboteurs import in_loading, saboteur
 from tiny_checkpoints import tensors, write_tiny
 
 
@@ -189,8 +190,7 @@ def test_an_address_that_others_reach_needs_a_key(tc: Commands, tiny: Path) -> N
 
 
 def test_a_node_without_a_coordinator(tc: Commands) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     refused(tc.node(port, "a", "--join-timeout", 0).end(), f"can't reach 127.0.0.1:{port}", "check the address")
 
 
@@ -233,13 +233,13 @@ def test_a_plugin_that_does_not_import_costs_only_its_own_offers(tc: Commands, t
     assert answered.code == 0, answered.err
 
 
-def test_a_node_that_dies_while_it_loads(tc: Commands, wide: Path) -> None:
+def test_a_node_that_dies_while_it_loads(tc: Commands, tiny: Path, tmp_path: Path) -> None:
     """The coordinator says so and waits for another."""
-    cluster, _, port = tc.cluster(wide, "--max-nodes", 1)
-    node = tc.node(port, "a")
-    cluster.wait_for("node a joined")
-    node.process.send_signal(signal.SIGSTOP)
+    cluster, _, port = tc.cluster(tiny, "--max-nodes", 1)
+    loads = "print('it loads', file=sys.stderr, flush=True); time.sleep(600)"
+    node = tc.node(port, "a", env=saboteur(tmp_path / "site", in_loading(loads)))
+    node.wait_for("^it loads$")
     node.send(signal.SIGKILL)
-    cluster.wait_for("^the run (could not start|failed): node a was lost", timeout=30)
+    cluster.wait_for("^the run could not start: node a was lost", timeout=30)
     tc.node(port, "b")
     cluster.wait_for("^b: blocks 0-3")

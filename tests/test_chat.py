@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,13 @@ class Chat:
 
     def says(self, pattern: str, count: int = 1) -> None:
         self.command.wait_for(pattern, count=count)
+
+    def asks(self) -> None:
+        """Wait until it asks for a line: only then is Ctrl-C a key, for the terminal controls no process."""
+        until = time.monotonic() + 60
+        while termios.tcgetattr(self.keyboard)[3] & termios.ISIG:
+            assert time.monotonic() < until, self.command.err
+            time.sleep(0.05)
 
     def words(self, count: int) -> None:
         """Wait until so much of an answer is there."""
@@ -60,6 +68,7 @@ def test_ctrl_c_stops_the_answer_and_a_second_one_leaves(chat: Chat, tmp_path: P
     chat.says(r"\[stopped, first after [\d.]+ s\]")
     chat.type(f"/save {tmp_path / 'said.json'}\n")
     chat.says("2 messages in")
+    chat.asks()
     kept = json.loads((tmp_path / "said.json").read_text())
     assert kept[0] == {"role": "user", "content": "Tell me."}
     assert kept[1]["role"] == "assistant"

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from commands import KEY, Command, Commands, Served, free_port
 
-SOON = 5.0
+SOON = 10.0
 """Seconds in which a process must be gone that was told to end."""
 
 
@@ -126,7 +126,9 @@ def test_a_node_that_is_too_small_is_told_what_is_missing(tc: Commands, tiny: Pa
     tc.node(port, "small", "--max-memory-gb", 0.001)
     said = cluster.wait_for("^waiting for another node, 1 are here: (.*)$")[1]
     assert re.search(r"small\b.*[\d,]{5,}", said), said
-    error = httpx.post(f"http://127.0.0.1:{api}/v1/completions", json={"model": "tiny", "prompt": "x"}).json()["error"]
+    error = httpx.post(
+        f"http://127.0.0.1:{api}/v1/completions", json={"model": "tiny", "prompt": "x"}, timeout=60
+    ).json()["error"]
     assert error["type"] == "cluster_not_ready"
     assert "Required nodes: 2, connected ready nodes: 1" in error["message"]
     tc.node(port, "big")

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
-from commands import Commands, Served, free_port
+from commands import Commands, Served, free_port, until
 from saboteurs import hold_the_interpreter, in_loading, in_steps, saboteur
 
 pytestmark = pytest.mark.timeout(180)
 LONGER = 14
 """Seconds, more than the ten that a node without work may be silent."""
-
-
-def until(api: int, route: str, holds: Callable[[Any], bool]) -> Any:
-    """What the route says once that holds."""
-    deadline = time.monotonic() + 60
-    while not holds(found := httpx.get(f"http://127.0.0.1:{api}/{route}", timeout=20).json()):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.05)
-    return found
 
 
 def test_a_step_that_holds_the_interpreter_is_borne(tc: Commands, tiny: Path, tmp_path: Path) -> None:
@@ -67,7 +55,8 @@ def test_a_step_that_is_never_answered_ends_the_run(tc: Commands, tiny: Path, tm
     cluster.wait_for("^b: blocks 0-3")
     view = until(api, "cluster", lambda view: view["state"] == "running")
     assert view["run"]["number"] == 2
-    assert "was not answered within 4 s: node a" in view["faults"][-1]["message"]
+    faults = [fault["message"] for fault in view["faults"]]  # and that node a left, before or after it
+    assert any("was not answered within 4 s: node a" in fault for fault in faults), faults
     ended = bad.end(30)
     assert ended.code == 1
     assert "didn't stop within 2 s" in ended.err
@@ -110,21 +99,23 @@ def test_a_stopped_node_is_lost_and_joins_again_when_it_goes_on(tc: Commands, ti
     node = tc.node(port, "a")
     cluster.wait_for("^a: blocks")
     node.process.send_signal(signal.SIGSTOP)
-    cluster.wait_for("the run failed: node a was lost: no word for 10 s", timeout=30)
+    cluster.wait_for("the run failed: node a was lost: no word for 1[01] s")  # whoever looks may come late
     node.process.send_signal(signal.SIGCONT)
     cluster.wait_for("^a: blocks", count=2)
 
 
 def test_a_coordinator_that_opens_its_model_slowly_keeps_its_nodes(tc: Commands, tiny: Path, tmp_path: Path) -> None:
     """DIST-12: it listens first; a node waits for longer than a handshake may take."""
-    slow = """
-        import time
+    opened = tmp_path / "opened"
+    slow = f"""
+        import pathlib, time
         from truecluster._text import TextModel
 
         whole = TextModel.load
 
         def load(*arguments, **more):
-            time.sleep(14)
+            while not pathlib.Path({str(opened)!r}).exists():
+                time.sleep(0.05)
             return whole(*arguments, **more)
 
         TextModel.load = load
@@ -137,5 +128,7 @@ def test_a_coordinator_that_opens_its_model_slowly_keeps_its_nodes(tc: Commands,
     cluster.wait_for("architecture")
     node = tc.node(port, "a")
     node.wait_for("the coordinator doesn't take nodes yet")
+    time.sleep(11)
+    opened.touch()
     cluster.wait_for("^a: blocks 0-3")
     assert "trying again" not in node.err

@@ -14,7 +14,7 @@ from threading import Thread
 import httpx
 import psutil
 import pytest
-from commands import Command, Commands, Ended, Served, is_free, wait_gone
+from commands import Command, Commands, Ended, Served, is_free, until, wait_gone
 
 LONG = 3000
 """Tokens that take far longer than a test does."""
@@ -194,14 +194,14 @@ def test_the_end_of_a_service_ends_its_requests_first(tc: Commands, tiny: Path, 
     answers: list[httpx.Response] = []
     asking = Thread(target=lambda: answers.append(Served(command, api, 0).complete(max_tokens=100_000)))
     asking.start()
-    time.sleep(2)
+    until(api, "cluster", lambda view: view["tokens"]["generated"])
     if service == "cluster":
         ended = interrupted(command)
     else:
         with nothing_left(command):
             ended = command.send(signal.SIGTERM)
         assert ended.code == 143, ended.err
-    asking.join(20)
+    asking.join(60)
     assert "stopping" in ended.err
     assert not re.search("Traceback|ERROR", ended.err), ended.err
     assert (answers[0].status_code, answers[0].json()["error"]["type"]) == (503, "server_error")

@@ -12,7 +12,6 @@ from saboteurs import in_every_step, saboteur
 
 from truecluster._engine.engine import Engine
 from truecluster._engine.requests import Request
-from truecluster._pipeline.run import Run
 
 STREAMS = 8
 SECONDS = 0.002
@@ -26,14 +25,15 @@ def until(condition: Callable[[], bool], seconds: float = 100) -> bool:
     return condition()
 
 
-def rows_of(run: Run) -> list[tuple[int, int]]:
-    """From now on, the streams of each step that is sent, and how many steps are then under way."""
-    seen: list[tuple[int, int]] = []
+def steps_of(engine: Engine) -> list[tuple[int, int, int]]:
+    """From now on, the streams of each step that is sent, how many steps are then under way, and groups found best."""
+    seen: list[tuple[int, int, int]] = []
+    run = engine._run
     send = run.send
 
     def noted(step):
         send(step)
-        seen.append((len(step.rows), run.in_flight))
+        seen.append((len(step.rows), run.in_flight, engine._scheduler._groups._choice(STREAMS).best))
 
     run.send = noted
     return seen
@@ -61,18 +61,17 @@ def test_streams_go_in_groups_where_stages_take_their_time_apart(
         engine.start()
         try:
             assert engine.wait_ready(60)
-            seen = rows_of(engine._run)
+            seen = steps_of(engine)
             answers = ask(engine, STREAMS, 1000)
-            groups = engine._scheduler._groups
-            assert until(lambda: groups._choice(STREAMS).best >= 2), "it was never found out"
-            began = len(seen)
+            assert until(lambda: bool(seen) and seen[-1][2] >= 2), "it was never found out"
+            began = next(number for number, (*_, best) in enumerate(seen) if best >= 2)
             assert until(lambda: len(seen) >= began + 60)
         finally:
             engine.stop(20)
         settled = seen[began + 20 : began + 60]
-        assert {rows for rows, _ in settled} == {STREAMS // 2}
-        assert max(under_way for _, under_way in settled) == 2
-        assert (STREAMS, 1) in seen[:began], "it began with one group"
+        assert {rows for rows, *_ in settled} == {STREAMS // 2}
+        assert max(under_way for _, under_way, _ in settled) == 2
+        assert (STREAMS, 1, 1) in seen[:began], "it began with one group"
         found = answers[0].ids
         assert len(found) > 150
         assert made.answer([_prompt(0)], len(found))[0] == found

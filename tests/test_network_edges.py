@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import threading
 from pathlib import Path
 
 import psutil
 from clusters import Layout, cluster
-from commands import Command, Commands, Served
+from commands import Command, Commands, Served, free_port
 
 PROMPTS = [list(range(40)), list(b"Hello"), [7]]
 UNDIALABLE = ("--edge-host", "none")
@@ -85,9 +84,7 @@ def test_a_relayed_run_that_loses_a_node_ends_with_its_relay(tc: Commands, tiny:
 
 
 def test_edges_listen_where_they_are_told(tc: Commands, tiny: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     options = ("--edge-host", "0.0.0.0", "--edge-port", port, "--advertise-host", "127.0.0.1")
     made = served(tc, tiny, (), options)
     assert made.complete().status_code == 200

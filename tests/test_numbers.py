@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
-from commands import Commands, Served
+from commands import Commands, Served, until
 
 PROMPT = "Count with me: one, two,"
 
@@ -32,7 +31,7 @@ def test_a_replaced_node_starts_no_sequence_in_the_middle(tc: Commands, tiny: Pa
     whole = text(ask(api))
     with ThreadPoolExecutor() as pool:
         broken = pool.submit(ask, api, tokens=3000)
-        time.sleep(1)
+        until(api, "cluster", lambda view: view["tokens"]["generated"] > 24)
         assert not broken.done(), "the request ended before its node was lost"
         nodes[1].send(signal.SIGKILL)
         failed = broken.result()

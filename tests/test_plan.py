@@ -206,7 +206,7 @@ def test_what_a_running_cluster_computes_is_not_for_tc_plan_to_choose(tc_here: T
 
 def test_the_plan_of_a_running_cluster(served: Served, tc_here: Tc) -> None:
     url = f"http://127.0.0.1:{served.api}"
-    view = httpx.get(f"{url}/cluster").json()
+    view = httpx.get(f"{url}/cluster", timeout=60).json()
     assert [(node["id"], node["device"], node["span"]) for node in view["nodes"]] == [
         ("a", "cpu", "blocks 0-1"),
         ("b", "cpu", "blocks 2-3"),
@@ -216,9 +216,9 @@ def test_the_plan_of_a_running_cluster(served: Served, tc_here: Tc) -> None:
     assert (ended.code, json.loads(ended.out)) == (0, view["plan"])
     own, one, two = view["plan"]["stages"]
     assert one["state"] == two["state"] == (4096 + 7 * 1024) * TOKEN / 2
-    assert one["free"] == pytest.approx(two["free"], rel=0.05)  # of one machine, whose memory they share
-    assert one["margin"] > 0
-    assert one["free"] < 0.5 * view["nodes"][0]["free"] + PROCESS
+    for stage, node in zip((one, two), view["nodes"], strict=True):  # of one machine, whose memory they share
+        assert stage["free"] == pytest.approx(0.9 * node["free"] / 2 + PROCESS, rel=0.01)
+        assert stage["margin"] > 0
     assert own["margin"] > 0
 
 

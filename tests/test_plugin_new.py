@@ -99,6 +99,7 @@ def test_the_command_says_what_it_made_and_what_comes_next(workshop: Environment
     assert [now, install, check] == ["now:", "  pip install -e tcplug_another", "  tc plugin check planner/another"]
 
 
+@pytest.mark.timeout(600)  # the wheels may have to be built first, one of them from C, maybe on busy cores
 def test_the_wheel_of_the_core_has_every_template(wheels: list[Path]) -> None:
     wheel = next(each for each in wheels if each.name.startswith("truecluster-"))
     package = TEMPLATES.parents[2]

@@ -39,7 +39,7 @@ def test_unlike_machines_get_unlike_spans_and_give_the_same_tokens(
     tc.node(port, "a")
     tc.node(port, "b", "--device", "slow", env=SLOW)
     cluster.wait_for("^b: blocks")
-    view = httpx.get(f"http://127.0.0.1:{api}/cluster").json()
+    view = httpx.get(f"http://127.0.0.1:{api}/cluster", timeout=60).json()
     speed = {node["id"]: node["speed"] for node in view["nodes"]}
     count = {node["id"]: blocks(node["span"]) for node in view["nodes"]}
     assert speed["a"] > speed["b"]

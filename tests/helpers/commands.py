@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -191,11 +193,24 @@ def wait_gone(processes: list[psutil.Process], timeout: float = 30) -> list[psut
     return list(psutil.wait_procs(processes, timeout)[1])
 
 
+def until(api: int, route: str, holds: Callable[[Any], bool]) -> Any:
+    """What the route of an API says once that holds."""
+    deadline = time.monotonic() + 60
+    while not holds(found := httpx.get(f"http://127.0.0.1:{api}/{route}", timeout=20).json()):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+    return found
+
+
 def free_port() -> int:
-    """A port that nobody listens on, for what must have the same one twice."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
+    """A port that nobody listens on, for what must have the same one twice.
+
+    None of those that a system hands out by itself: others are given one of these at any moment, and who dials one
+    that nobody listens on may be given the very same, and reach itself.
+    """
+    while not is_free(port := 15_000 + secrets.randbelow(15_000)):
+        pass
+    return port
 
 
 def is_free(port: int) -> bool:

@@ -29,7 +29,7 @@ def in_loading(what: str) -> str:
 
 def _patched(module: str, owner: str, method: str, what: str, after: int) -> str:
     return f"""
-        import ctypes, itertools, time
+        import ctypes, itertools, sys, time
         from {module} import {owner}
 
         whole, calls = {owner}.{method}, itertools.count()

@@ -16,8 +16,8 @@ from truecluster.api import NodeError
 def hosted(stalled: float | None, ready: bool = True, failure: Exception | None = None) -> Hosted:
     """With one of two nodes, whose steps may take 60 seconds."""
     nodes = SimpleNamespace(ready=lambda: ["a"])
-    coordinator: Any = SimpleNamespace(nodes=nodes, needed_nodes=2, step_timeout=60.0)
-    engine: Any = SimpleNamespace(failure=failure, ready=ready, load=Load(waiting=0, stalled_s=stalled))
+    coordinator: Any = SimpleNamespace(nodes=nodes, needed_nodes=2, step_timeout=60.0, running=ready)
+    engine: Any = SimpleNamespace(failure=failure, load=Load(waiting=0, stalled_s=stalled))
     nothing: Any = None
     return Hosted(nothing, nothing, coordinator, engine, nothing, ("127.0.0.1", 7001))
 

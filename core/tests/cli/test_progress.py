@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import logging
 import os
 import re
@@ -78,13 +79,14 @@ class Screen:
 
     def __init__(self, ours: int) -> None:
         self._ours = ours
+        self._decoder = codecs.getincrementaldecoder("utf-8")()  # a terminal may hand over half of a letter
 
     def read(self, until: str = "") -> str:
         """What was drawn since the last look; a terminal may hand over ``until`` a little later."""
         text, deadline = "", time.monotonic() + 10
         while time.monotonic() < deadline:
             try:
-                text += os.read(self._ours, 1 << 20).decode()
+                text += self._decoder.decode(os.read(self._ours, 1 << 20))
             except BlockingIOError:
                 time.sleep(0.01)
             if until in text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -107,10 +108,13 @@ def test_a_sequence_that_goes_through_the_stages_again_tells_everything_once(hou
     """Two that grow to seven pages each share twelve, so that one must be sent again."""
     prompts = [(i, *LONG[:32]) for i in range(2)]
     houses.append(House(2, "last-stage", pages=12))
+    both = threading.Event()  # before which another one holds the engine, so that they begin together
+    houses[0].engine.submit(Request(prompt=(1,), max_tokens=1, eos=frozenset()), lambda event: both.wait(20))
     asked = [houses[0].ask(prompt, 190) for prompt in prompts]
+    both.set()
     for heard, prompt in zip(asked, prompts, strict=True):
         check(until_the_end(heard), prompt, 190)
-    assert len(houses[0].updates) > 2
+    assert len(houses[0].updates) > 3
 
 
 def test_few_logits_are_asked_for_at_once_and_the_chunks_follow_each_other():

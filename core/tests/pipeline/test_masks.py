@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truecluster._pipeline.answers import logprobs_of
@@ -43,6 +43,7 @@ def test_the_likeliest_that_may_come(mask, expected, params):
     assert sample(LOGITS, drawn, 5, mask=mask) == expected
 
 
+@settings(deadline=None)
 @given(
     allowed=st.sets(st.integers(0, 8), min_size=1),
     params=st.fixed_dictionaries(

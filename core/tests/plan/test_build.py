@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truecluster._plan import EdgeKind, Route, build_plan
@@ -73,6 +73,7 @@ def test_edges_between_hosts_take_the_route_that_is_known_for_them():
     ]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 20), st.integers(0, 1000))
 def test_every_edge_has_two_ends_that_agree(count, run):
     placements = [Placement(str(i), Span(i, i + 1, i == 0, i == count - 1)) for i in range(count)]

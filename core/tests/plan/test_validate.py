@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truecluster._plan import validate
@@ -102,6 +102,7 @@ def test_too_many_nodes():
         check(GOOD, max_nodes=1)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=6), st.integers(1, 12))
 def test_cuts_pass_exactly_when_they_partition(stops, layers):
     """Spans between consecutive stops, from 0: valid if strictly rising to the number of layers."""

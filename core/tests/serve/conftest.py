@@ -110,7 +110,7 @@ class Running:
 
     def stop(self) -> None:
         self._cancel.set()
-        assert self.stopped.wait(10)
+        assert self.stopped.wait(20), "the server goes on"
 
 
 @contextlib.contextmanager
@@ -135,7 +135,7 @@ def started(options: ServeOptions = ServeOptions()) -> Iterator[Running]:  # noq
         yield server
     finally:
         server.stop()
-        thread.join(10)
+        thread.join(20)
 
 
 @pytest.fixture(scope="session")

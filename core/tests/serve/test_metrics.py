@@ -11,6 +11,7 @@ import httpx
 import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from sockets import wait_until
 
 from truecluster._engine.requests import FinishedEvent, TokenEvent
 from truecluster._serve import Readiness
@@ -121,13 +122,8 @@ def test_clients_that_go_are_counted_apart(counted: Any) -> None:
             next(answer.iter_lines())
         with pytest.raises(httpx.ReadTimeout):
             client.post("/v1/completions", json=COMPLETION, timeout=0.5)
-    for handle in counted.state.engine.handles:
-        assert handle.cancelled.wait(20)
-    for _ in range(200):
-        found = values(scraped(counted)["truecluster_requests"])
-        if found.get(("/v1/completions", "gone")) == 2:
-            break
-    assert found["/v1/completions", "gone"] == 2
+    wait_until(lambda: values(scraped(counted)["truecluster_requests"]).get(("/v1/completions", "gone")) == 2)
+    assert all(handle.cancelled.is_set() for handle in counted.state.engine.handles)
 
 
 def test_names_are_as_prometheus_wants_them(counted: Any) -> None:

@@ -17,6 +17,8 @@ from truecluster.api import AddressError, TransportSpec
 from truecluster.testing.transport import EdgeContract, StreamContract, TransportContract
 
 SUITE = StreamContract
+SHORT_S = 1.0
+"""Patience with doubles that let somebody wait for ever, or leave something behind for good."""
 
 
 class OverDouble(StreamContract):
@@ -24,7 +26,7 @@ class OverDouble(StreamContract):
 
     made = Streams
     offers = MappingProxyType({"streams": True, "local": True})
-    largest, most_buffered, patience_s, moment_s = 1 << 18, 16 << 20, 1.0, 0.02
+    largest, most_buffered, patience_s, moment_s = 1 << 18, 16 << 20, 10.0, 0.02
 
     @pytest.fixture
     def transport(self):
@@ -37,17 +39,18 @@ class OverDouble(StreamContract):
         return TransportSpec(name="double", target=f"{Streams.__module__}:{Streams.__name__}", **self.offers)
 
 
-def over(made, **offers):
+def over(made, patience_s=OverDouble.patience_s, **offers):
     """A suite over a double, to be found in this module under the double's name."""
     name = f"Over{made.__name__}"
-    suite = type(name, (OverDouble,), {"made": made, "offers": {**OverDouble.offers, **offers}, "__module__": __name__})
+    given = {"made": made, "patience_s": patience_s, "offers": {**OverDouble.offers, **offers}}
+    suite = type(name, (OverDouble,), {**given, "__module__": __name__})
     globals()[name] = suite
     return suite
 
 
-def of(stream, **offers):
+def of(stream, *patience_s, **offers):
     """A suite over streams that are wrong."""
-    return over(type(f"{stream.__name__}Streams", (Streams,), {"stream": stream}), **offers)
+    return over(type(f"{stream.__name__}Streams", (Streams,), {"stream": stream}), *patience_s, **offers)
 
 
 class Unoffered(Streams):
@@ -298,7 +301,7 @@ class Shielded(Stream):
     """Sends on when it is cancelled."""
 
     async def send(self, item):
-        with anyio.CancelScope(shield=True), anyio.move_on_after(3 * OverDouble.patience_s):
+        with anyio.CancelScope(shield=True), anyio.move_on_after(3 * SHORT_S):
             await super().send(item)
 
 
@@ -329,7 +332,7 @@ DOUBLES = {
         of(EndingOnNothing), r"came: BrokenResourceError\(\)\nsent: \[b'', b'\\x00'\]"
     ),
     "test_sends_of_any_size_arrive_whole": Double(of(Truncating), "the first other one at 65536"),
-    "test_large_amounts_cross_both_ways_at_once": Double(of(HalfDuplex), "one still waits"),
+    "test_large_amounts_cross_both_ways_at_once": Double(of(HalfDuplex, SHORT_S), "one still waits"),
     "test_a_thousand_small_sends_keep_their_order": Double(of(Forgetful), "the first other one at"),
     "test_no_more_is_received_than_asked_for": Double(of(Greedy), "came: 100 bytes\nasked_for: 7"),
     "test_a_sender_waits_for_a_receiver_that_does_not_read": Double(over(Ahead), r"were taken\nsender: dialled"),
@@ -338,12 +341,14 @@ DOUBLES = {
     "test_a_half_closed_stream_is_open_the_other_way": Double(of(Hanging), "came: BrokenResourceError"),
     "test_closing_comes_after_what_was_sent": Double(of(Rude), "came: BrokenResourceError"),
     "test_a_stream_that_this_side_closed_is_told_apart": Double(of(Vague), "came: BrokenResourceError"),
-    "test_a_sender_learns_that_its_peer_has_closed": Double(of(Oblivious), "nothing was raised"),
-    "test_closing_wakes_who_waits": Double(of(Deaf), "one still waits"),
+    "test_a_sender_learns_that_its_peer_has_closed": Double(of(Oblivious, SHORT_S), "nothing was raised"),
+    "test_closing_wakes_who_waits": Double(of(Deaf, SHORT_S), "one still waits"),
     "test_a_peer_that_is_killed_ends_it": Double(of(Untranslated, local=False), "came: ConnectionResetError"),
-    "test_a_wait_that_is_cancelled_ends": Double(of(Shielded), "every cancelled one, ends"),
+    "test_a_wait_that_is_cancelled_ends": Double(of(Shielded, SHORT_S), "every cancelled one, ends"),
     "test_a_cancelled_receive_loses_nothing": Double(of(Losing), "the first other one at|the first of the bytes"),
-    "test_a_cancelled_opening_leaves_nothing_open": Double(over(Keeping), r"\d+ descriptors[\s\S]*call: connect"),
+    "test_a_cancelled_opening_leaves_nothing_open": Double(
+        over(Keeping, SHORT_S), r"\d+ descriptors[\s\S]*call: connect"
+    ),
 }
 
 

@@ -48,6 +48,13 @@ def test_the_layout_is_the_documented_one() -> None:
     assert encode(header) == _by_hand()
 
 
+def test_a_byte_that_means_nothing_is_zero() -> None:
+    data = bytearray(_by_hand())
+    data[3] = 1
+    with pytest.raises(EdgeBroken, match="flags 256"):
+        decode(bytes(data))
+
+
 def test_a_header_comes_back_as_it_was() -> None:
     assert decode(encode(DECODE)) == DECODE
 

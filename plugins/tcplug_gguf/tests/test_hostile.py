@@ -44,10 +44,10 @@ def file(
 def refuse(tmp_path, content: bytes, *words: str) -> None:
     path = tmp_path / "hostile.gguf"
     path.write_bytes(content)
-    started = time.monotonic()
+    started = time.process_time()  # other processes may take the processor meanwhile
     with pytest.raises(CheckpointError) as caught:
         GgufSource().open(str(path), OpenOptions())
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
     for word in (str(path), *words):
         assert word in str(caught.value)
 

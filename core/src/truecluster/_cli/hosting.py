@@ -103,7 +103,7 @@ class Hosted:
         nodes, stalled = self.coordinator.nodes.ready(), self.engine.load.stalled_s
         return Readiness(
             alive=self.engine.failure is None and not self.leaving,
-            ready=self.engine.ready and (stalled is None or stalled <= self.coordinator.step_timeout),
+            ready=self.coordinator.running and (stalled is None or stalled <= self.coordinator.step_timeout),
             required=self.coordinator.needed_nodes,
             connected=len(nodes),
             stalled_seconds=stalled,

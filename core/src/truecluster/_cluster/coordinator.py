@@ -117,6 +117,12 @@ class Coordinator:
         self._resources.portal.call(self._release, run)
 
     @property
+    def running(self) -> bool:
+        """Whether a run is at work, or was just said to be; the engine may still be on its way to it."""
+        live = self._runs.live
+        return live is not None and live.run is not None and not live.run.ended
+
+    @property
     def needed_nodes(self) -> int:
         """How many nodes a run waits for, as far as that can be told."""
         return self._gathering.required

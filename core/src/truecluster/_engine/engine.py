@@ -82,11 +82,6 @@ class Engine:
             self._thread.join(timeout)
 
     @property
-    def ready(self) -> bool:
-        """Whether a run is there to serve requests."""
-        return self._run is not None
-
-    @property
     def waiting(self) -> int:
         """Requests that are not served yet."""
         scheduler = self._scheduler

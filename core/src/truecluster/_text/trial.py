@@ -46,6 +46,8 @@ def _wrong(source: str) -> str | None:
 
 def answers(lines: Iterator[str], seconds: float) -> Iterator[str]:
     """For each source what is wrong with it, or null, as JSON; none may take more of a processor's time."""
+    import llguidance  # noqa: F401 - what this takes is no grammar's
+
     for line in lines:
         _allow(seconds)
         yield json.dumps(_wrong(json.loads(line)))

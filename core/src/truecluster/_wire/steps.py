@@ -108,8 +108,11 @@ class StepLimits:
 
 DEFAULT_LIMITS = StepLimits()
 
-_FIXED, _FRONT = struct.Struct("<BBBxIQQIIIII"), struct.Struct("<BBBxIQQI")
-"""All of it, and what stands before the sizes of the tables, which differs from stage to stage."""
+_FIXED, _FRONT = struct.Struct("<BBHIQQIIIII"), struct.Struct("<BBHIQQI")
+"""All of it, and what stands before the sizes of the tables, which differs from stage to stage.
+
+The flags take two bytes, of which the second is zero: no two headers mean the same.
+"""
 _ROW, _OPENED, _PAGE, _RELEASED = (struct.Struct(f"<{width}i") for width in (5, 2, 2, 1))
 """What the tables hold: each a `Row`, `Opened`, `Page`, or the number of a sequence."""
 _NO_CHANGES: tuple[tuple[Opened, ...], tuple[Page, ...], tuple[int, ...]] = ((), (), ())

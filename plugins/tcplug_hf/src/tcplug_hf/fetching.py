@@ -23,16 +23,17 @@ EVERY = 0.2
 def fetch(request: Mapping[str, Any], repository: Path, options: OpenOptions) -> str:
     """The folder of the snapshot. ``repository`` is where its files grow. Raises `CheckpointError`."""
     with _fetcher(request) as messages, ExitStack() as shown:
-        before = 0
+        before = done = 0
         advance: Callable[[int], None] = _nowhere
         while True:
             options.check()
             message = _next(messages)
-            advance(held_bytes(repository) - before)
+            done = max(done, held_bytes(repository) - before)  # a file that is being renamed is missed for a moment
+            advance(done)
             if "say" in message:
                 options.say(message["say"])
             if "bytes" in message:
-                before = held_bytes(repository)
+                before, done = held_bytes(repository), 0
                 advance = shown.enter_context(options.task(f"fetching {request['id']}", message["bytes"]))
             if "error" in message:
                 raise CheckpointError(message["error"])

@@ -10,9 +10,9 @@ _PROOF_S = 10.0
 
 
 class Wire:
-    """One direction of the conversation."""
+    """One direction of the conversation. Without a ``timeout`` a reader waits until it is ended."""
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float | None = None) -> None:
         self._timeout = timeout
         self._changed = threading.Condition()
         self._data = b""
@@ -47,7 +47,7 @@ class Proof:
         timeout = min(_PROOF_S, dialler.open_timeout)
         self._dialler = dialler
         self._listener = listener
-        self._there, self._back = Wire(2 * timeout), Wire(timeout)  # so that it is the dialler who gives up
+        self._there, self._back = Wire(), Wire(timeout)  # it is the dialler who gives up, and ends the other's wait
 
     def run(self) -> None:
         """Raises what fails at the dialler, else what fails at the listener."""
