@@ -1,4 +1,4 @@
-"""The processor, which rests three times as long as it has worked whenever somebody waits for it."""
+"""The processor, which rests nine times as long as it has worked whenever somebody waits for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from truecluster.api import DeviceBackend, DeviceInfo, NodeError
 from truecluster.testing._host import HostDevice
 
-SHARE = 3
+SHARE = 9
 LONGEST = 0.1
 """Seconds; what came before may have been idleness."""
 

@@ -26,10 +26,10 @@ class Endings:
 
     @contextmanager
     def telling(self, call: Callable[[], object]) -> Generator[None, None, None]:
-        """Inside the block ``call`` is made, in the signal's handler, when one comes, or at once if one came."""
+        """Inside the block ``call`` is made, once, in the signal's handler when one comes, or now if one came."""
         self._call = call
         if self.received is not None:
-            call()
+            self._tell()
         try:
             yield
         finally:
@@ -58,5 +58,9 @@ class Endings:
             signal.signal(each, signal.SIG_IGN)
         if self.received is None:
             self.received = number
-            if self._call is not None:
-                self._call()
+            self._tell()
+
+    def _tell(self) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call()
