@@ -98,13 +98,18 @@ async def talk(hosted: Hosted, asking: Asking) -> None:
         await run_sync(hosted.wait_ready, abandon_on_cancel=True)
         say("type a message; /help tells more, Ctrl-D ends the chat")
         while (line := await _read(session, hosted)) is not None:
-            try:
-                if line.startswith("/"):
-                    say(conversation.obey(line.rstrip()))
-                elif line.strip():
-                    await _answer(hosted, asking, conversation, line.strip())
-            except RequestError as error:
-                say(str(error))
+            await _heed(hosted, asking, conversation, line)
+
+
+async def _heed(hosted: Hosted, asking: Asking, conversation: Conversation, line: str) -> None:
+    """Obey what was typed, or answer it; where that can't be done, say why."""
+    try:
+        if line.startswith("/"):
+            say(conversation.obey(line.rstrip()))
+        elif line.strip():
+            await _answer(hosted, asking, conversation, line.strip())
+    except RequestError as error:
+        say(str(error))
 
 
 @contextmanager
